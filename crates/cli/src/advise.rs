@@ -26,7 +26,7 @@ pub(crate) const MACHINE: &str = "epyc-7662-cx5";
 
 /// Options of `napier advise`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct AdviseArgs {
     /// Requests per second over all queues, such as 120k
     #[arg(long, value_name = "RPS", value_parser = rate, required_unless_present = "judge")]
     rate: Option<u64>,
@@ -125,7 +125,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let usage = |error: anyhow::Error| crate::Usage(error);
     if let Some(files) = &args.judge {
         return judge(args, files, interrupted);
@@ -195,13 +195,13 @@ fn look_for_flips(
     Ok(())
 }
 
-fn effort(args: &Args) -> anyhow::Result<Effort> {
-    let jobs = crate::sim::threads(args.jobs.map(usize::from))?;
+fn effort(args: &AdviseArgs) -> anyhow::Result<Effort> {
+    let jobs = crate::jobs::threads(args.jobs.map(usize::from))?;
     Ok(Effort { seeds: args.seeds, jobs, sensitivity: false })
 }
 
 /// The machine that the options name, or one fitted to what was, or is now, measured.
-fn machine(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<MachineFile> {
+fn machine(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result<MachineFile> {
     let fitted = |comparison: Comparison| {
         let fitted = crate::calibrate::fitted(comparison, &[], crate::calibrate::START, args.jobs, interrupted)?;
         if !args.json {
@@ -224,7 +224,7 @@ fn read(file: &Path) -> anyhow::Result<Comparison> {
 }
 
 /// What a short comparison measures, and what wake-ups take.
-fn measure(args: &Args) -> anyhow::Result<Comparison> {
+fn measure(args: &AdviseArgs) -> anyhow::Result<Comparison> {
     let mut compare = vec!["compare", "--json", "--modes", MEASURED_MODES, "--seconds", "0.5", "--runs", "2"];
     if let Some(service) = &args.service {
         compare.extend(["--service", service]);
@@ -252,7 +252,7 @@ fn printed(args: &[&str]) -> anyhow::Result<String> {
 }
 
 /// Advice at each load of some comparisons, from one machine, held against what they measured.
-fn judge(args: &Args, files: &[PathBuf], interrupted: &AtomicBool) -> anyhow::Result<()> {
+fn judge(args: &AdviseArgs, files: &[PathBuf], interrupted: &AtomicBool) -> anyhow::Result<()> {
     let machine = machine(args, interrupted)?;
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
     let effort = effort(args)?;

@@ -12,7 +12,7 @@ use napier_lab::subject::Backend;
 
 /// Options of `napier sim calibrate`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CalibrateArgs {
     /// What `napier compare --json` printed, with several loads and modes
     #[arg(value_name = "FILE")]
     comparison: PathBuf,
@@ -58,7 +58,7 @@ fn backend(name: &str) -> Result<Backend, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &CalibrateArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let mut comparison = calibrate::read(&args.comparison, args.backend).map_err(|error| crate::Usage(error.into()))?;
     if let Some(file) = &args.wakeup {
         let wakeups = Wakeups::read(file, &comparison.host).map_err(|error| crate::Usage(error.into()))?;
@@ -107,7 +107,7 @@ pub(crate) fn fitted(
         return Err(crate::Usage(error).into());
     }
     let bar = crate::progress::steps("runs");
-    let jobs = crate::sim::threads(jobs.map(usize::from))?;
+    let jobs = crate::jobs::threads(jobs.map(usize::from))?;
     let calibrated = calibrate::calibrate(
         &start,
         comparison,

@@ -13,9 +13,9 @@ use anyhow::{bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use napier_lab::agent::Secret;
+use napier_lab::applied::Coalesce;
 use napier_lab::compare::{CompareConfig, OnConfig, ProgramConfig, SimConfig, Speaks, compare, parse_modes};
 use napier_lab::device::{Device, XdpWay};
-use napier_lab::in_force::Coalesce;
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
 use napier_lab::plan;
@@ -38,7 +38,7 @@ fn devices() -> impl TypedValueParser<Value = Device> {
 
 /// Options of `napier compare`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CompareArgs {
     /// Where the modes are applied: engine, kernel, sim, or several such as engine,kernel,sim, side by side and run by run. Rows of the
     /// kernel have its own sockets on a veth pair between two network namespaces made for the run, and need root. Rows of sim are
     /// predicted in virtual time on --machine, and not measured
@@ -158,7 +158,7 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-impl Args {
+impl CompareArgs {
     fn on(&self) -> anyhow::Result<Option<OnConfig>> {
         let (Some(interface), Some(client), Some(file)) = (&self.on, self.client, &self.secret_file) else {
             return Ok(None);
@@ -185,7 +185,7 @@ impl Args {
         }
         let name = self.machine.clone().unwrap_or_else(|| crate::advise::MACHINE.to_owned());
         let machine = plan::server_named(&name)?;
-        Ok(Some(SimConfig { name, machine, jobs: crate::sim::threads(None)? }))
+        Ok(Some(SimConfig { name, machine, jobs: crate::jobs::threads(None)? }))
     }
 
     fn config(&self) -> anyhow::Result<CompareConfig> {
@@ -277,7 +277,7 @@ fn measured_anything(report: &Report) -> anyhow::Result<()> {
 }
 
 /// Runs the comparison and prints it, the rows of the table as loads finish.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &CompareArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.output.explained()? {
         return Ok(());
     }

@@ -113,7 +113,7 @@ impl OnTrial {
             if !self.trial.is_open() && !self.trial.is_ending() {
                 return match self.trial.is_kept() {
                     true => Ok(()),
-                    false => Err(Told("nobody confirmed, so it is put back".to_owned()).into()),
+                    false => Err(Told("it was not confirmed, so it is put back".to_owned()).into()),
                 };
             }
             match answers.recv_timeout(Duration::from_millis(200)) {

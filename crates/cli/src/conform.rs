@@ -15,7 +15,7 @@ use crate::progress::shown_in;
 
 /// Options of `napier conform`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ConformArgs {
     /// Scenario files, or folders with scenario files in them and below (docs/scenarios.md)
     #[arg(value_name = "PATH", required_unless_present = "coverage")]
     paths: Vec<PathBuf>,
@@ -51,7 +51,7 @@ fn first_refusal(results: &[FileResult]) -> String {
 }
 
 /// Runs the scenarios, and fails unless all of them passed or were refused, and some were run.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ConformArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(folder) = &args.coverage {
         out.write_all(conform::coverage(folder)?.as_bytes())?;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use napier_lab::applied::Coalesce;
 use napier_lab::device::{Device, XdpWay};
-use napier_lab::in_force::Coalesce;
 use napier_lab::serve::device::{DeviceConfig, MemifRole};
 
 /// Options of devices of the engine.

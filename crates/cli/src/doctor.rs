@@ -16,7 +16,7 @@ use crate::{Told, Usage};
 
 /// Options of `napier doctor`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// The interface to look at; without it all that are up
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
@@ -87,7 +87,7 @@ struct RefusedDocument {
 }
 
 /// Prints what is wrong, and mends it if that is asked. Fails if something serious is left.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     match args.pid {
         None => inside(args),
         Some(pid) => {
@@ -110,7 +110,7 @@ fn same(one: &Netns, other: &Netns) -> bool {
     inode(one).is_some() && inode(one) == inode(other)
 }
 
-fn inside(args: &Args) -> anyhow::Result<()> {
+fn inside(args: &DoctorArgs) -> anyhow::Result<()> {
     let scope = Scope { device: args.dev.clone(), pid: args.pid, workers: args.workers, window: WINDOW };
     let read = || Facts::read(&scope).map_err(|error| Usage(error.into()));
     let mut facts = read()?;
@@ -143,7 +143,7 @@ fn inside(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Applies the lines, on trial if they may cut this machine off.
-fn fix(args: &Args, lines: &[Line], trial: &mut Option<OnTrial>) -> anyhow::Result<Each> {
+fn fix(args: &DoctorArgs, lines: &[Line], trial: &mut Option<OnTrial>) -> anyhow::Result<Each> {
     let told = &mut |found: &change::Recovered| found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
     let mut journals = Journals::begin(lines.to_vec(), told)?;
     let mut each = Each::default();
@@ -211,7 +211,7 @@ fn document_of(fixed: Option<&Each>, lines: &[Line]) -> FixDocument {
 /// Commands that are shown of a finding; the rest is counted.
 const COMMANDS_MAX: usize = 6;
 
-fn text(facts: &Facts, findings: &[Finding], args: &Args, fixed: Option<&Each>, lines: &[Line]) -> String {
+fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&Each>, lines: &[Line]) -> String {
     let mut page = Page::default();
     head(&mut page, facts);
     if let Some(each) = fixed {
@@ -291,7 +291,7 @@ fn head(page: &mut Page, facts: &Facts) {
     page.blank();
 }
 
-fn summary(findings: &[Finding], args: &Args, lines: usize) -> String {
+fn summary(findings: &[Finding], args: &DoctorArgs, lines: usize) -> String {
     let of = |severity| count(findings, severity);
     if findings.is_empty() {
         return "Nothing is wrong that can be seen.".to_owned();

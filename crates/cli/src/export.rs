@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Options of `napier export`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Where to answer. Whoever reaches the port can read the figures: there is no password
+pub(crate) struct ExportArgs {
+    /// Where to answer. Any program that reaches the port can read the figures: there is no password
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:19100", value_parser = parse_addr)]
     listen: SocketAddr,
 
@@ -58,7 +58,7 @@ pub(crate) fn parse_addr(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Answers until it is interrupted, or prints once.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ExportArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let kernel = Kernel::new(&args.dev).map_err(|error| Usage(error.into()))?;
     let begun = Instant::now();
     let walk = move |sink: &mut dyn Sink| kernel.walk(begun.elapsed(), sink);

@@ -60,7 +60,7 @@ pub(crate) struct NewArgs {
     numa: Option<u32>,
 
     #[command(flatten)]
-    settings: Settings,
+    settings: GroupSettingsArgs,
 
     #[command(flatten)]
     whose: Whose,
@@ -72,7 +72,7 @@ pub(crate) struct SetArgs {
     name: String,
 
     #[command(flatten)]
-    settings: Settings,
+    settings: GroupSettingsArgs,
 
     #[command(flatten)]
     whose: Whose,
@@ -80,7 +80,7 @@ pub(crate) struct SetArgs {
 
 /// How a group decides.
 #[derive(Args)]
-struct Settings {
+struct GroupSettingsArgs {
     /// delay: by how long packets wait; static: all CPUs poll for ever; compact: as few CPUs as fit [default of new: delay]
     #[arg(long, value_name = "WORD", value_parser = policy)]
     policy: Option<Policy>,
@@ -181,7 +181,7 @@ fn named(name: &str) -> Map<String, Value> {
     Map::from_iter([("name".to_owned(), name.into())])
 }
 
-impl Settings {
+impl GroupSettingsArgs {
     fn add_to(&self, mut attributes: Map<String, Value>) -> Map<String, Value> {
         let given = [
             ("policy", self.policy.map(|policy| policy.name().into())),

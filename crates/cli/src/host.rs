@@ -18,12 +18,12 @@ use crate::{confirm, host_tune};
 #[derive(Subcommand)]
 pub(crate) enum Host {
     /// Tune this machine for low latency until it is undone
-    Tune(host_tune::Args),
+    Tune(host_tune::HostTuneArgs),
     /// Show what napier commands have changed on this machine, and which of them hold it
-    Show(show::Args),
+    Show(show::HostShowArgs),
     /// Keep what is on trial (--confirm)
     Confirm,
-    /// What --confirm starts: waits, and puts back what nobody confirms
+    /// What --confirm starts: waits, and puts back what is not confirmed
     #[command(hide = true)]
     Watch(confirm::WatchArgs),
     /// Put back what napier commands keep in force, and what those left that were killed

@@ -15,7 +15,7 @@ use crate::{Told, Usage};
 
 /// Options of `napier host tune`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct HostTuneArgs {
     /// What to tune for
     #[arg(long, value_enum, value_name = "NAME", default_value = "low-latency")]
     profile: Profile,
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 
     /// How packets are to be delivered
     #[arg(long, value_enum, value_name = "HOW", default_value = "busy-read")]
-    delivery: How,
+    delivery: TuneHow,
 
     /// Set this many queues too; it interrupts traffic for a moment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -58,7 +58,7 @@ enum Profile {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum How {
+enum TuneHow {
     /// By interrupts, none deferred
     Interrupts,
     /// By programs as they receive (busy_read 400 µs), with deferral
@@ -69,7 +69,7 @@ enum How {
     ThreadedBusyPoll,
 }
 
-impl How {
+impl TuneHow {
     const fn delivery(self) -> Delivery {
         match self {
             Self::Interrupts => Delivery::Interrupts,
@@ -91,20 +91,20 @@ fn cpu_list(text: &str) -> Result<CpuList, String> {
 
 /// What became of one thing of the list.
 #[derive(Serialize)]
-struct Outcome {
+struct StepOutcome {
     what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
-    state: State,
+    state: StepState,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum State {
+enum StepState {
     Changed,
     WouldChange,
     Already,
@@ -116,11 +116,11 @@ struct Document<'a> {
     device: &'a str,
     cpus: &'a [u32],
     dry_run: bool,
-    lines: &'a [Outcome],
+    lines: &'a [StepOutcome],
 }
 
 /// Tunes, or says what it would do. Fails only if nothing could be begun: what a machine lacks is said.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &HostTuneArgs) -> anyhow::Result<()> {
     let Profile::LowLatency = args.profile;
     let facts = read(args)?;
     let Some(device) = facts.devices.first() else { bail!("{} is gone", args.dev) };
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         out.write_all(text(args, &tuning, &outcomes).as_bytes())?;
     }
     out.flush()?;
-    let changed = outcomes.iter().any(|outcome| outcome.state == State::Changed);
+    let changed = outcomes.iter().any(|outcome| outcome.state == StepState::Changed);
     match tried_and_refused(&outcomes) {
         refused if refused > 0 && !changed && !args.dry_run => {
             let settings = plural(refused, "setting");
@@ -164,37 +164,50 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Settings that this machine has, and that it did not let be changed.
-fn tried_and_refused(outcomes: &[Outcome]) -> usize {
-    outcomes.iter().filter(|outcome| outcome.state == State::Refused && outcome.command.is_some()).count()
+fn tried_and_refused(outcomes: &[StepOutcome]) -> usize {
+    outcomes.iter().filter(|outcome| outcome.state == StepState::Refused && outcome.command.is_some()).count()
 }
 
-fn read(args: &Args) -> anyhow::Result<Facts> {
+fn read(args: &HostTuneArgs) -> anyhow::Result<Facts> {
     let scope = Scope { device: Some(args.dev.clone()), ..Scope::default() };
     Ok(Facts::read(&scope).map_err(|error| Usage(error.into()))?)
 }
 
-fn refused(line: &Line, why: String) -> Outcome {
-    Outcome { what: line.to_string(), command: line.command(), now: None, state: State::Refused, why: Some(why) }
+fn refused(line: &Line, why: String) -> StepOutcome {
+    StepOutcome {
+        what: line.to_string(),
+        command: line.command(),
+        now: None,
+        state: StepState::Refused,
+        why: Some(why),
+    }
 }
 
-fn would(step: Step) -> Outcome {
+fn would(step: Step) -> StepOutcome {
     let line = match step {
         Step::Not { what, why } => return lacking(what, why),
         Step::Line(line) => line,
     };
     let preview = Preview { now: line.key.read(), line };
-    let state = if preview.is_change() { State::WouldChange } else { State::Already };
+    let state = if preview.is_change() { StepState::WouldChange } else { StepState::Already };
     match preview.now {
-        Ok(now) => Outcome { what: preview.line.to_string(), command: preview.line.command(), now, state, why: None },
+        Ok(now) => {
+            StepOutcome { what: preview.line.to_string(), command: preview.line.command(), now, state, why: None }
+        }
         Err(error) => refused(&preview.line, error.to_string()),
     }
 }
 
-fn lacking(what: String, why: String) -> Outcome {
-    Outcome { what, command: None, now: None, state: State::Refused, why: Some(why) }
+fn lacking(what: String, why: String) -> StepOutcome {
+    StepOutcome { what, command: None, now: None, state: StepState::Refused, why: Some(why) }
 }
 
-fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>, trial: &mut Option<OnTrial>) -> anyhow::Result<Vec<Outcome>> {
+fn apply(
+    args: &HostTuneArgs,
+    tuning: &Tuning,
+    steps: Vec<Step>,
+    trial: &mut Option<OnTrial>,
+) -> anyhow::Result<Vec<StepOutcome>> {
     let lines: Vec<Line> =
         steps.iter().filter_map(|step| if let Step::Line(line) = step { Some(line.clone()) } else { None }).collect();
     let span = confirm::span(args.confirm, lines.iter());
@@ -225,7 +238,7 @@ fn apply(args: &Args, tuning: &Tuning, steps: Vec<Step>, trial: &mut Option<OnTr
         }
     }
     journals.end();
-    if !outcomes.iter().any(|outcome| outcome.state == State::Changed) {
+    if !outcomes.iter().any(|outcome| outcome.state == StepState::Changed) {
         trial.take().into_iter().for_each(OnTrial::end);
     }
     Ok(outcomes)
@@ -236,25 +249,25 @@ fn tell(found: &Recovered) {
     found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
 }
 
-fn one(journals: &mut Journals, line: &Line) -> anyhow::Result<Outcome> {
+fn one(journals: &mut Journals, line: &Line) -> anyhow::Result<StepOutcome> {
     let now = line.key.read().ok().flatten();
     let mut each = Each::default();
     journals.apply(line, &mut each, &mut tell)?;
-    let state = if each.done.is_empty() { State::Already } else { State::Changed };
+    let state = if each.done.is_empty() { StepState::Already } else { StepState::Changed };
     Ok(match each.refused.pop() {
         Some((line, why)) => refused(&line, why),
-        None => Outcome { what: line.to_string(), command: line.command(), now, state, why: None },
+        None => StepOutcome { what: line.to_string(), command: line.command(), now, state, why: None },
     })
 }
 
-fn text(args: &Args, tuning: &Tuning, outcomes: &[Outcome]) -> String {
+fn text(args: &HostTuneArgs, tuning: &Tuning, outcomes: &[StepOutcome]) -> String {
     let mut page = Page::default();
     let cpus: Vec<String> = tuning.cpus.iter().map(u32::to_string).collect();
     page.paragraph(&format!("{}: low latency, packets on CPU {}", args.dev, cpus.join(", ")));
     page.blank();
     let of = |state| outcomes.iter().filter(move |outcome| outcome.state == state);
     for (state, title) in
-        [(State::Changed, "Changed"), (State::WouldChange, "Would change"), (State::Already, "As it is")]
+        [(StepState::Changed, "Changed"), (StepState::WouldChange, "Would change"), (StepState::Already, "As it is")]
     {
         if of(state).next().is_none() {
             continue;
@@ -262,22 +275,24 @@ fn text(args: &Args, tuning: &Tuning, outcomes: &[Outcome]) -> String {
         page.title(title);
         for outcome in of(state) {
             let command = outcome.command.as_deref().unwrap_or(&outcome.what);
-            let now = outcome.now.as_deref().filter(|_| state != State::Already);
+            let now = outcome.now.as_deref().filter(|_| state != StepState::Already);
             page.command(&now.map_or_else(|| command.to_owned(), |now| format!("{command:<60} # was {now}")));
         }
         page.blank();
     }
-    if of(State::Refused).next().is_some() {
+    if of(StepState::Refused).next().is_some() {
         page.title("Not here");
-        for outcome in of(State::Refused) {
+        for outcome in of(StepState::Refused) {
             page.words("", &format!("{}: {}", outcome.what, outcome.why.as_deref().unwrap_or_default()));
         }
         page.blank();
     }
-    let changed = of(State::Changed).count();
+    let changed = of(StepState::Changed).count();
     let refused = tried_and_refused(outcomes);
     page.paragraph(&match (args.dry_run, changed) {
-        (true, _) => format!("{} would be changed; nothing was.", plural(of(State::WouldChange).count(), "setting")),
+        (true, _) => {
+            format!("{} would be changed; nothing was.", plural(of(StepState::WouldChange).count(), "setting"))
+        }
         (false, 0) if refused > 0 => {
             let tried = outcomes.iter().filter(|outcome| outcome.command.is_some()).count();
             format!("Nothing was changed: {refused} of {} were refused.", plural(tried, "setting"))

@@ -15,6 +15,7 @@ mod group;
 mod help;
 mod host;
 mod host_tune;
+mod jobs;
 mod load;
 mod mode_names;
 mod output;
@@ -46,7 +47,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// Linux can hand packets to a program by interrupt, by deferred interrupt, by a thread per queue, by busy polling, or by
 /// suspending interrupts while the program is busy. Each trades tail latency for CPU. Napier runs one workload through all of them,
 /// on an engine of its own, on the live kernel or on a simulated machine, and says what each costs; it applies a mode to a
-/// program that nobody changed, and puts everything back after.
+/// program that was not changed, and puts everything back after.
 #[derive(Parser)]
 #[command(name = "napier", version, about, max_term_width = 100)]
 struct Cli {
@@ -69,18 +70,18 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run one workload through the delivery modes and print the table.
-    Compare(compare::Args),
+    Compare(compare::CompareArgs),
     /// Show comparisons that were saved as JSON, set them side by side, and say what differs
-    Report(report::Args),
+    Report(report::ReportArgs),
     /// Run a program under a mode, and put everything back after
-    Run(run::Args),
+    Run(run::RunArgs),
     /// What stays changed on this machine until it is asked back
     #[command(subcommand)]
     Host(host::Host),
     /// Say which mode to take for a workload, from a simulated machine, and what would change that
-    Advise(advise::Args),
+    Advise(advise::AdviseArgs),
     /// One experiment: what a part costs, or how long it takes.
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Run the simulator.
     Sim(sim::Sim),
     /// Run a server on the kernel's or the engine's sockets until it is interrupted
@@ -90,11 +91,11 @@ enum Command {
     #[command(subcommand)]
     Load(load::LoadCommand),
     /// Say what is set wrongly for low latency on this machine, and how to mend it
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Answer with figures of this machine's kernel to Prometheus, or print them
-    Export(export::Args),
+    Export(export::ExportArgs),
     /// Run scenario files and compare what happens with what must happen.
-    Conform(conform::Args),
+    Conform(conform::ConformArgs),
     /// Show NAPI instances, of this machine's kernel or of a running engine, as ynl --family netdev does
     NapiGet(vocabulary::NapiGetArgs),
     /// Set how a NAPI instance delivers packets
@@ -109,7 +110,7 @@ enum Command {
     #[command(subcommand)]
     Group(group::Group),
     /// Watch what a running engine does, or the kernel's NAPI instances of an interface
-    Top(top::Args),
+    Top(top::TopArgs),
     /// Print completions for a shell
     Completions(generate::Completions),
     /// Write the manual pages, one per command

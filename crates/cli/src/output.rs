@@ -8,7 +8,7 @@ use napier_lab::html::{Target, page_of_one, page_of_several};
 use napier_lab::report::columns::parse_columns;
 use napier_lab::report::differ::{self, SideBySide};
 use napier_lab::report::explain::explain;
-use napier_lab::report::table::{self, Table, Which};
+use napier_lab::report::table::{self, RowTable, Which};
 use napier_lab::report::{Report, export, json};
 
 use crate::Usage;
@@ -98,7 +98,7 @@ pub(crate) struct Shown {
     /// What goes to standard output.
     form: Form,
     width: usize,
-    table: Table,
+    table: RowTable,
     which: Which,
     /// What goes to files.
     files: Vec<(Form, Target)>,
@@ -146,7 +146,7 @@ impl Output {
         Ok(Shown {
             form,
             width: width(self.width),
-            table: Table::new(crate::colour::on_stdout(), width(self.width)).with(which.clone()),
+            table: RowTable::new(crate::colour::on_stdout(), width(self.width)).with(which.clone()),
             which,
             files,
         })

@@ -25,7 +25,7 @@ pub(crate) fn shown_in(bar: &ProgressBar) -> impl Fn(usize, usize) + Sync {
     }
 }
 
-/// What runs now, where nobody knows how long.
+/// What runs now, for a time that is not known.
 pub(crate) fn spinner() -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_style(styled("{spinner} {msg}  {elapsed} gone"));
     bar.enable_steady_tick(EVERY);

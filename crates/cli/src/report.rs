@@ -13,7 +13,7 @@ const FILES_MAX: usize = 6;
 
 /// Options of `napier report`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReportArgs {
     /// What `napier compare --json` printed; several are set side by side, each beside the first, and --json, --csv,
     /// --markdown and --html show what differs
     #[arg(value_name = "FILE", required_unless_present = "explain")]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Reads the files and shows them.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<()> {
     if args.output.explained()? {
         return Ok(());
     }

@@ -37,7 +37,7 @@ const NOT_ACTING: u8 = 3;
                         newest first; after a crash by the next napier of any kind. The exit status is the program's, 128 and the \
                         number of the signal that ended it, or 127 if there is no such program."
 )]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// Interface that the program's packets come through, in the namespace of this command
     #[arg(long, value_name = "IF")]
     dev: String,
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
-impl Args {
+impl RunArgs {
     /// The command in words, for what it changes.
     pub(crate) const fn name(&self) -> &'static str {
         if self.attach.is_some() { "run --attach" } else { "run" }
@@ -116,7 +116,7 @@ impl Changes {
 }
 
 /// Runs the program, or accompanies a process, and puts everything back.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.mode == Mode::Group {
         return Err(crate::Usage(anyhow!("{NO_GROUPS}")).into());
     }
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
 }
 
 /// How this command ends: as the program did, unless that is well and something of its own is not.
-fn ends_as(args: &Args, status: Option<u8>, is_left: bool, seen: &Outcome) -> anyhow::Result<()> {
+fn ends_as(args: &RunArgs, status: Option<u8>, is_left: bool, seen: &Outcome) -> anyhow::Result<()> {
     match status {
         // What could not be put back is a failure of this command, unless the program has its own.
         None | Some(0) if is_left => bail!("not everything was put back: the next napier tries again"),
@@ -194,11 +194,11 @@ fn ends_as(args: &Args, status: Option<u8>, is_left: bool, seen: &Outcome) -> an
     }
 }
 
-fn settings(args: &Args) -> ProgramSettings {
+fn settings(args: &RunArgs) -> ProgramSettings {
     ProgramSettings { steer: args.steer, ..ProgramSettings::of(&args.mode.plan()) }
 }
 
-fn changes(args: &Args) -> anyhow::Result<Changes> {
+fn changes(args: &RunArgs) -> anyhow::Result<Changes> {
     let plan = args.mode.plan();
     let device = DeviceRef::named(&args.dev).map_err(|error| {
         Usage(anyhow!("there is no interface {} in this network namespace ({error}): `ip link` lists them", args.dev))
@@ -234,7 +234,7 @@ fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
 const NO_PROGRAM: u8 = 127;
 
 /// Whether the program can be started as it is asked for, which a dry run says too.
-fn startable(args: &Args) -> anyhow::Result<()> {
+fn startable(args: &RunArgs) -> anyhow::Result<()> {
     let Some(program) = args.program.first() else { return Ok(()) };
     let Some(found) = find_program(program) else {
         crate::say::say(&[format!("{} cannot be started: there is no such program", program.display())]);
@@ -249,7 +249,12 @@ fn startable(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start(args: &Args, library: Option<&Path>, live: &mut Live, settings: &ProgramSettings) -> anyhow::Result<Program> {
+fn start(
+    args: &RunArgs,
+    library: Option<&Path>,
+    live: &mut Live,
+    settings: &ProgramSettings,
+) -> anyhow::Result<Program> {
     let (program, rest) = args.program.split_first().expect("clap asks for it");
     let mut command = Command::new(program);
     command.args(rest);
@@ -278,7 +283,7 @@ fn is_root() -> bool {
 }
 
 /// The library that another time-out needs, if it can be loaded into the program.
-fn library(args: &Args) -> anyhow::Result<PathBuf> {
+fn library(args: &RunArgs) -> anyhow::Result<PathBuf> {
     let mode = args.mode;
     let Some(name) = args.program.first() else {
         return Err(Usage(anyhow!(

@@ -40,7 +40,7 @@ pub(crate) enum What {
     /// A published experiment, predicted cell by cell on a simulated machine, beside what was published
     Plan(PlanArgs),
     /// Fit a machine file to a comparison of this machine, and predict the loads that had no part in it
-    Calibrate(crate::calibrate::Args),
+    Calibrate(crate::calibrate::CalibrateArgs),
     /// Join the files of `napier sim plan --out` into the table of the whole plan
     Merge {
         /// Files of results
@@ -52,7 +52,7 @@ pub(crate) enum What {
         json: bool,
     },
     /// Draw how a few packets reach a program in a mode, as SVG (docs/modes.md)
-    Timeline(crate::timeline::Args),
+    Timeline(crate::timeline::TimelineArgs),
     /// Run every plan that comes along, and print the page that says how near predictions are (docs/fidelity.md)
     Fidelity {
         /// Threads; the result does not depend on it [default: one per CPU]
@@ -193,7 +193,7 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
         }
         What::Fidelity { jobs } => {
             let doing = Doing::new("every plan that comes along", None);
-            let page = plan::page(threads(*jobs)?, interrupted)?;
+            let page = plan::page(crate::jobs::threads(*jobs)?, interrupted)?;
             drop(doing);
             let Some(page) = page else { bail!("interrupted") };
             std::io::stdout().lock().write_all(page.as_bytes())?;
@@ -222,7 +222,7 @@ fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> 
         grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
     }
     let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
-    let cells = plan::run_grid(&grid, threads(args.jobs)?, interrupted, &shown_in(&bar));
+    let cells = plan::run_grid(&grid, crate::jobs::threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let text = if args.json {
         serde_json::to_string(&plan::grid_json(&grid, &cells))? + "\n"
@@ -264,7 +264,7 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
         .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
         .collect();
     let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
-    let mut cells = plan::run(&plan, &wanted, threads(args.jobs)?, interrupted, &shown_in(&bar));
+    let mut cells = plan::run(&plan, &wanted, crate::jobs::threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());
     // What is done is kept, however far it came.
@@ -281,14 +281,14 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBoo
 }
 
 /// An error if an invariant did not hold in any of the cells.
-fn all_held(cells: &[plan::Cell]) -> anyhow::Result<()> {
+fn all_held(cells: &[plan::PlanCell]) -> anyhow::Result<()> {
     match cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
         Some((cell, broken)) => bail!("{} at {}: a rule did not hold: {broken}", cell.mode, cell.load),
         None => Ok(()),
     }
 }
 
-fn print_cells(plan: &plan::Plan, cells: &[plan::Cell], json: bool) -> anyhow::Result<()> {
+fn print_cells(plan: &plan::Plan, cells: &[plan::PlanCell], json: bool) -> anyhow::Result<()> {
     let score = plan::score(plan, cells);
     let text = if json {
         serde_json::to_string(&plan::json(plan, cells, &score))? + "\n"
@@ -317,22 +317,13 @@ fn asked_for(args: &PlanArgs, plan: &plan::Plan) -> anyhow::Result<Vec<(plan::Lo
 }
 
 /// What a file of results has already.
-fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<plan::Cell>> {
+fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<plan::PlanCell>> {
     let results = plan::Results::read(file)?;
     if !results.fits(plan) {
         let error = anyhow::anyhow!("{} has results of another plan or machine: give another file", file.display());
         return Err(crate::Usage(error).into());
     }
     Ok(results.cells(plan))
-}
-
-/// How many threads to use.
-pub(crate) fn threads(jobs: Option<usize>) -> anyhow::Result<usize> {
-    match jobs {
-        Some(0) => Err(crate::Usage(anyhow::anyhow!("--jobs must be at least 1")).into()),
-        Some(jobs) => Ok(jobs),
-        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
-    }
 }
 
 fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
@@ -345,7 +336,7 @@ fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result
         seed: args.seed,
         paths,
         sensitivity: args.sensitivity,
-        jobs: threads(args.jobs)?,
+        jobs: crate::jobs::threads(args.jobs)?,
     };
     let bar = progress::steps("runs");
     let report =
@@ -360,7 +351,7 @@ fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result
 }
 
 fn run_farm(args: &FarmArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let jobs = threads(args.jobs)?;
+    let jobs = crate::jobs::threads(args.jobs)?;
     if args.runs == 0 {
         return Err(crate::Usage(anyhow::anyhow!("--runs must be at least 1")).into());
     }

@@ -52,8 +52,8 @@ fn parts_that_are_joined_fail_as_the_plan_does() {
     let plan::AnyPlan::EventLoop(plan) = plan::named("irq-suspension").expect("it comes along") else {
         panic!("a plan that is run in parts")
     };
-    let broken = |(load, mode)| plan::Cell { load, mode, predicted: Err("two owners".to_owned()) };
-    let cells: Vec<plan::Cell> = plan.cells().map(broken).collect();
+    let broken = |(load, mode)| plan::PlanCell { load, mode, predicted: Err("two owners".to_owned()) };
+    let cells: Vec<plan::PlanCell> = plan.cells().map(broken).collect();
     let file = std::env::temp_dir().join(format!("napier-merge-{}.json", std::process::id()));
     plan::Results::new("irq-suspension", &plan, &cells).write(&file).expect("a file of one's own can be written");
     let sim = parsed(&format!("merge {}", file.display())).expect("a word");

@@ -9,7 +9,7 @@ use napier_lab::timeline::{self, Timeline};
 
 /// Options of `napier sim timeline`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TimelineArgs {
     /// Modes; several need --out or --table
     #[arg(value_name = "LIST", default_value = timeline::DRAWN)]
     modes: String,
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 /// Draws.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &TimelineArgs) -> anyhow::Result<()> {
     let usage = |error: anyhow::Error| anyhow::Error::from(crate::Usage(error));
     let modes = Mode::parse_list(&args.modes).map_err(|error| usage(error.into()))?;
     let picture = |mode: Mode| -> anyhow::Result<String> {

@@ -1,6 +1,6 @@
 //! What an engine answers to a line.
 
-use napier_core::control::{Errno, NapiInfo};
+use napier_core::control::NapiInfo;
 use napier_runtime::engine::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -8,12 +8,13 @@ use serde_json::{Map, Value, json};
 use crate::groups;
 use crate::metrics;
 use crate::record;
-use crate::words::{Call, CallError, How, Operation, call};
+use crate::refused::{Refused, ifindex, invalid};
+use crate::words::{Call, How, Operation, call};
 
 /// A request as it comes over the socket.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct RequestLine {
     op: String,
     how: String,
     #[serde(default)]
@@ -21,49 +22,6 @@ struct Line {
     #[serde(default)]
     dev: Option<String>,
 }
-
-/// A refusal: its number, if it has one, and its words.
-pub(crate) struct Refused {
-    errno: Option<Errno>,
-    message: String,
-}
-
-impl Refused {
-    pub(crate) fn line(&self) -> String {
-        json!({"error": {"errno": self.errno.map(Errno::name), "message": self.message}}).to_string()
-    }
-
-    pub(crate) fn because(errno: Errno, message: String) -> Self {
-        Self { errno: Some(errno), message }
-    }
-
-    pub(crate) fn plain(message: impl Into<String>) -> Self {
-        Self { errno: None, message: message.into() }
-    }
-}
-
-/// A request that cannot be.
-pub(crate) fn invalid(message: impl std::fmt::Display) -> Refused {
-    Refused::because(Errno::EINVAL, format!("EINVAL: {message}"))
-}
-
-impl From<CallError> for Refused {
-    fn from(error: CallError) -> Self {
-        Self { errno: Some(error.errno()), message: error.to_string() }
-    }
-}
-
-macro_rules! refusals {
-    ($($name:ident),*) => {
-        $(impl From<napier_core::control::$name> for Refused {
-            fn from(error: napier_core::control::$name) -> Self {
-                Self { errno: Some(error.errno()), message: error.to_string() }
-            }
-        })*
-    };
-}
-
-refusals!(QueryError, NapiSetError);
 
 /// The answer to a line, as a line without its end. `None` stands for an engine that has stopped.
 pub(crate) fn answer(engine: Option<&Engine>, line: &[u8]) -> String {
@@ -83,17 +41,16 @@ pub(crate) fn is_change(line: &[u8]) -> bool {
     read(line).is_ok_and(|line| line.dev.is_none() && changes(&line.op))
 }
 
-fn read(line: &[u8]) -> Result<Line, Refused> {
-    serde_json::from_slice(line).map_err(|error| Refused {
-        errno: Some(Errno::EINVAL),
-        message: format!(
-            "EINVAL: a request is a line such as {{\"op\": \"napi-get\", \"how\": \"dump\", \"attributes\": {{}}}}: {error}"
-        ),
+fn read(line: &[u8]) -> Result<RequestLine, Refused> {
+    serde_json::from_slice(line).map_err(|error| {
+        invalid(format!(
+            "a request is a line such as {{\"op\": \"napi-get\", \"how\": \"dump\", \"attributes\": {{}}}}: {error}"
+        ))
     })
 }
 
-fn reply(engine: &Engine, line: Line) -> Result<Value, Refused> {
-    let Line { op, how, mut attributes, dev } = line;
+fn reply(engine: &Engine, line: RequestLine) -> Result<Value, Refused> {
+    let RequestLine { op, how, mut attributes, dev } = line;
     if groups::OPERATIONS.contains(&op.as_str()) && dev.is_none() {
         return groups::carry_out(engine, &op, &attributes);
     }
@@ -112,20 +69,6 @@ fn reply(engine: &Engine, line: Line) -> Result<Value, Refused> {
         attributes.insert("ifindex".to_owned(), ifindex(engine, &name)?.into());
     }
     carry_out(engine, &call(operation, how, &attributes)?)
-}
-
-pub(crate) fn ifindex(engine: &Engine, name: &str) -> Result<u32, Refused> {
-    match engine.ifindices(name)[..] {
-        [one] => Ok(one),
-        [] => Err(Refused {
-            errno: Some(Errno::ENODEV),
-            message: "ENODEV: the engine has no device of that name: dev-get --dump shows the numbers".to_owned(),
-        }),
-        ref several => Err(Refused {
-            errno: Some(Errno::EINVAL),
-            message: format!("EINVAL: several devices have that name: give --ifindex, one of {several:?}"),
-        }),
-    }
 }
 
 /// An instance, and the group that polls it: an attribute that the kernel does not have.

@@ -1,4 +1,4 @@
-//! Connecting to a socket in the file system, whoever has it: a process that is stopped takes no connection, and the system would
+//! Connecting to a socket in the file system, of any process: one that is stopped takes no connection, and the system would
 //! wait for it for ever.
 
 use std::io;
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 /// Waits for at most so long for room among those that wait to be taken in; with 0 not at all.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`]: it is there, and takes nobody in. Others as of `connect(2)`.
+/// [`io::ErrorKind::WouldBlock`]: it is there, and takes no connection. Others as of `connect(2)`.
 pub(crate) fn to(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // No time at all would be for ever.

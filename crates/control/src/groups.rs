@@ -15,7 +15,7 @@ use napier_core::time::Span;
 use napier_runtime::engine::{Doing, Engine, GroupChangeError, GroupClass, GroupInfo, GroupSettings, Policy};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Refused, ifindex, invalid};
+use crate::refused::{Refused, ifindex, invalid};
 
 /// The operation that only looks.
 pub(crate) const GET: &str = "group-get";

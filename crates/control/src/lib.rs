@@ -38,6 +38,7 @@ pub mod groups;
 pub mod metrics;
 pub mod place;
 pub mod record;
+mod refused;
 pub mod server;
 mod session;
 pub mod words;

@@ -18,7 +18,7 @@ use napier_runtime::engine::Engine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::answer::{Refused, invalid};
+use crate::refused::{Refused, invalid};
 
 /// Its name.
 pub const OPERATION: &str = "metrics";

@@ -12,7 +12,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::answer::Refused;
+use crate::refused::Refused;
 
 /// Bytes of a request, its end included.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;

@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::busy::{BusyLimit, BusyParams};
 use crate::completion::Tunables;
-use crate::control::Errno;
+use crate::errno::Errno;
 use crate::ids::napi_id_valid;
 use crate::time::{Deadline, Instant, Span};
 

@@ -59,6 +59,7 @@ pub mod config;
 pub mod context;
 pub mod control;
 pub mod counters;
+mod errno;
 pub mod event;
 pub mod frames;
 pub mod gro;

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::busy::{BusyLimit, BusyParams};
-use crate::control::Errno;
+use crate::errno::Errno;
 use crate::ids::napi_id_valid;
 
 /// A busy-poll option of `SOL_SOCKET`, with its number. Source: `include/uapi/asm-generic/socket.h`.

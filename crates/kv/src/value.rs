@@ -1,4 +1,4 @@
-//! Values that describe themselves: a function of the key and the length, so that whoever holds the key can check any
+//! Values that describe themselves: a function of the key and the length, so that a holder of the key can check any
 //! reply without remembering what was stored last.
 
 use std::io::{self, Write};

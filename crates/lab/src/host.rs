@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::applied::Applied;
 use crate::cpus::CpuLayout;
-use crate::in_force::InForce;
 use crate::report::Host;
 
 /// Processors that this process may use.
@@ -18,7 +18,7 @@ pub(crate) fn describe(
     layout: &CpuLayout,
     engine: bool,
     fifo: bool,
-    mut in_force: InForce,
+    mut in_force: Applied,
     available: &[usize],
 ) -> Host {
     let class = if fifo {

@@ -8,21 +8,20 @@
 
 pub mod advise;
 pub mod agent;
+pub mod applied;
+mod apply;
 pub mod bench;
 pub mod calibrate;
 pub mod compare;
 pub mod cpus;
 pub mod device;
 pub mod farm;
-mod force;
 pub mod host;
 pub mod html;
-pub mod in_force;
 pub mod limits;
 pub mod load;
 pub mod loads;
 pub mod modes;
-mod near;
 mod offer;
 mod pair;
 mod parallel;
@@ -33,6 +32,13 @@ pub mod serve;
 pub mod shown;
 pub mod stats;
 pub mod subject;
+mod suggest;
 pub mod timeline;
 pub mod transmit;
 mod wrap;
+
+/// Moved to [`applied`].
+#[deprecated(since = "0.3.0", note = "it is `applied`")]
+pub mod in_force {
+    pub use crate::applied::{Applied as InForce, COALESCING, Coalesce, XDP, coalesce, coalescing, of, xdp};
+}

@@ -17,8 +17,8 @@ use napier_kv::{KEY_BYTES_MAX, store};
 use napier_sys::usage::thread_usage;
 use serde::{Deserialize, Serialize};
 
+use crate::applied::Applied;
 use crate::device::Device;
-use crate::in_force::InForce;
 use crate::loads::Load;
 use crate::serve::device::{DeviceConfig, OneDevice, wait_for_peer};
 use crate::stats::{Summary, median};
@@ -112,7 +112,7 @@ pub struct LoadReport {
     /// Each run.
     pub runs: Vec<LoadFigures>,
     /// What is in force on the device of an engine, by name; empty on the kernel's sockets.
-    pub in_force: InForce,
+    pub in_force: Applied,
     /// Why the file of the recording took no more; null if it took all, and without one.
     pub recording_failure: Option<String>,
 }
@@ -271,7 +271,7 @@ pub fn load<N: ClientNet>(
         seconds: config.length.as_secs_f64(),
         median: median_of(&runs),
         runs,
-        in_force: InForce::new(),
+        in_force: Applied::new(),
         recording_failure: None,
     })
 }

@@ -12,7 +12,7 @@ use napier_core::event::EpollParams;
 use napier_core::sockopt::BusyOption;
 use napier_core::time::Span;
 
-use crate::near::did_you_mean;
+use crate::suggest::did_you_mean;
 
 /// A named way of delivering packets; see [`Mode::parse`] for the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,7 +209,7 @@ impl Mode {
         // and this, give it 1 ms.
         let full_busy = [busy_context(1000), Write::Wait(Some(Span::from_ms(1)))];
         let (defer_us, suspends, threaded, program): (u32, bool, ThreadedSetting, &[Write]) = match self {
-            // What polls is no setting of an instance: the group is made beside (`force`).
+            // What polls is no setting of an instance: the group is made beside (`apply`).
             Self::Base | Self::Group => (0, false, Disabled, &[]),
             Self::Defer { us } => (us, false, Disabled, &[]),
             Self::NapiBusy => (200, false, Disabled, &[busy_context(64)]),

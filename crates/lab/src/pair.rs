@@ -13,7 +13,7 @@ use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpCon
 use napier_runtime::engine::{Engine, EngineBuilder, StartError};
 use napier_runtime::socket::NetNs;
 
-use crate::force::writes_on_device;
+use crate::apply::writes_on_device;
 use crate::modes::{self, deferral};
 
 /// Address of the end under test.

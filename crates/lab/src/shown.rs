@@ -1,4 +1,4 @@
-//! The engine that runs now, for who looks at it from beside.
+//! The engine that runs now, for readers beside it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use napier_runtime::engine::{Engine, WeakEngine};
 #[derive(Clone, Default)]
 pub struct Shown(Arc<Mutex<Option<WeakEngine>>>);
 
-/// An engine is shown until this goes, which waits for who looks at it: so that whoever looks never has the last handle to it,
+/// An engine is shown until this goes, which waits for readers of it: so that a reader never has the last handle to it,
 /// and stops it.
 #[must_use]
 pub(crate) struct Showing<'a>(&'a Shown);
@@ -23,7 +23,7 @@ impl Drop for Showing<'_> {
 }
 
 impl Shown {
-    /// Whoever looks has the lock meanwhile.
+    /// A reader has the lock meanwhile.
     fn lock(&self) -> MutexGuard<'_, Option<WeakEngine>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,13 @@
 //! What is kept of each reply, and what is made of it: histograms in ns, summaries in us, medians over runs.
 
 mod cdf;
+mod figures;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use cdf::Cdf;
+pub use figures::{Figures, RowFigures};
 pub use napier_kv::recorder::Recorder;
 
 /// A distribution of latencies in a few figures, all in us.
@@ -155,56 +157,6 @@ impl CoreUse {
     }
 }
 
-/// The figures of one run, or one figure each of several runs. `None` where a figure has no meaning in the mode or
-/// cannot be had on the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Replies per second that came and were right.
-    pub achieved_rps: f64,
-    /// Of the requests that were due while it was measured, the share that was answered meanwhile, in percent; those that are on their
-    /// way at the end of any run count as answered. `None` in a closed loop, of a prediction, and in what older versions wrote.
-    #[serde(default)]
-    pub in_time_pct: Option<f64>,
-    /// From the intended send to the reply.
-    pub latency_us: Summary,
-    /// From the actual send to the reply (what mutilate prints).
-    pub service_latency_us: Summary,
-    /// CPU time of the server.
-    pub cpu: CpuSplit,
-    /// Reference cycles of the server per reply: CPU time by the rate of the time-stamp counter.
-    pub cycles_per_request: Option<f64>,
-    /// CPUs of client and server together; only where the kernel delivers packets between them.
-    pub cores: Option<CoreUse>,
-    /// Interrupts (doorbells that woke the softirq side) per second, all queues.
-    pub interrupts_per_s: Option<f64>,
-    /// NAPI polls per second, all queues and all pollers.
-    pub polls_per_s: Option<f64>,
-    /// Share of polls that found nothing.
-    pub empty_polls_pct: Option<f64>,
-    /// Packets per poll, empty polls included.
-    pub work_per_poll: Option<f64>,
-    /// Events per wait that returned any.
-    pub events_per_wait: Option<f64>,
-    /// Milliseconds per second that the softirq threads could have run and had no CPU, all together.
-    #[serde(default)]
-    pub run_delay_ms_per_s: Option<f64>,
-    /// Expirations of the deferral timer per second, all queues; of the kernel those of all its instances.
-    #[serde(default)]
-    pub timers_per_s: Option<f64>,
-    /// Receive softirqs per second on the CPUs of client and server, of all devices (`/proc/softirqs`, `NET_RX`).
-    #[serde(default)]
-    pub softirqs_per_s: Option<f64>,
-    /// Polls of the server's instances per second that a softirq made, and neither a program nor a thread.
-    #[serde(default)]
-    pub softirq_polls_per_s: Option<f64>,
-    /// Context switches of the server's threads per second, voluntary or not.
-    #[serde(default)]
-    pub context_switches_per_s: Option<f64>,
-    /// From the intended send to the reply, at more percentiles; `None` in what older versions wrote.
-    #[serde(default)]
-    pub latency_cdf: Option<Cdf>,
-}
-
 /// How several values become one. Gets at least one value, and may reorder them.
 type Reduce = fn(&mut [f64]) -> f64;
 
@@ -217,34 +169,6 @@ pub(crate) fn rounded(number: f64) -> f64 {
 fn known<T>(all: &[T], field: impl Fn(&T) -> Option<f64>, by: Reduce) -> Option<f64> {
     let mut known: Vec<f64> = all.iter().filter_map(field).collect();
     (!known.is_empty()).then(|| rounded(by(&mut known)))
-}
-
-impl Figures {
-    fn reduce(runs: &[Self], by: Reduce) -> Self {
-        let of = |field: fn(&Self) -> f64| rounded(by(&mut runs.iter().map(field).collect::<Vec<_>>()));
-        let of_known = |field: fn(&Self) -> Option<f64>| known(runs, field, by);
-        let collect = |field: fn(&Self) -> Summary| runs.iter().map(field).collect::<Vec<_>>();
-        Self {
-            achieved_rps: of(|f| f.achieved_rps),
-            in_time_pct: of_known(|f| f.in_time_pct),
-            latency_us: Summary::reduce(&collect(|f| f.latency_us), by),
-            service_latency_us: Summary::reduce(&collect(|f| f.service_latency_us), by),
-            cpu: CpuSplit::reduce(&runs.iter().map(|f| f.cpu).collect::<Vec<_>>(), by),
-            cycles_per_request: of_known(|f| f.cycles_per_request),
-            cores: CoreUse::reduce(&runs.iter().filter_map(|f| f.cores).collect::<Vec<_>>(), by),
-            interrupts_per_s: of_known(|f| f.interrupts_per_s),
-            polls_per_s: of_known(|f| f.polls_per_s),
-            empty_polls_pct: of_known(|f| f.empty_polls_pct),
-            work_per_poll: of_known(|f| f.work_per_poll),
-            events_per_wait: of_known(|f| f.events_per_wait),
-            run_delay_ms_per_s: of_known(|f| f.run_delay_ms_per_s),
-            timers_per_s: of_known(|f| f.timers_per_s),
-            softirqs_per_s: of_known(|f| f.softirqs_per_s),
-            softirq_polls_per_s: of_known(|f| f.softirq_polls_per_s),
-            context_switches_per_s: of_known(|f| f.context_switches_per_s),
-            latency_cdf: Cdf::reduce(&runs.iter().filter_map(|f| f.latency_cdf).collect::<Vec<_>>(), by),
-        }
-    }
 }
 
 /// Several runs of one cell: the median of each figure, and how far the runs lie apart.

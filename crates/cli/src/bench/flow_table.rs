@@ -8,7 +8,7 @@ use napier_lab::subject::{Backend, Subject, subjects};
 
 use crate::Usage;
 
-/// Where modes are put into force.
+/// Where modes are applied.
 pub(super) fn backends() -> impl TypedValueParser<Value = Backend> {
     let names = [
         ("engine", "The engine of this process, over a link in shared memory; needs no privilege"),

@@ -31,7 +31,7 @@ use crate::units::{self, Bare};
 
 /// What is measured, and where it is shown.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
     bench: Bench,
 
@@ -127,7 +127,7 @@ pub(crate) struct Udp {
 }
 
 /// Runs one experiment and prints it.
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &BenchArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if let Some(path) = &args.html {
         // Before anything runs, so that nothing is lost.
         let checked = PAGE.get_or_init(|| Target::check(path, "--html")).as_ref();

@@ -39,7 +39,7 @@ pub(crate) struct StorageArgs {
     /// Modes of the store's end, in the order of the rows, as in `napier compare`
     #[arg(long, value_name = "LIST", default_value = "base,threaded,workqueue")]
     modes: String,
-    /// Where modes are put into force; both give a row each
+    /// Where modes are applied; both give a row each
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "engine", value_parser = backends())]
     backend: Vec<Backend>,
     /// Threads of the store, each with a queue of its own

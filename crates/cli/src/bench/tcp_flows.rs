@@ -27,7 +27,7 @@ pub(super) struct FlowsArgs {
     /// Modes of the server's end, in the order of the rows, as in `napier compare`
     #[arg(long, value_name = "LIST", default_value = "base,threaded,workqueue", requires = "flows")]
     modes: String,
-    /// Where modes are put into force; both give a row each
+    /// Where modes are applied; both give a row each
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "engine", requires = "flows", value_parser = backends())]
     backend: Vec<Backend>,
     /// Threads of the server, each with a queue of its own

@@ -10,14 +10,14 @@ use crate::page::{Page, plural};
 
 /// Options of `napier host show`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct HostShowArgs {
     /// Print one JSON object (docs/host.md)
     #[arg(long)]
     json: bool,
 }
 
 /// Prints what is changed now, by whom, and since when.
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &HostShowArgs) -> anyhow::Result<()> {
     let found = found();
     let unseen = unseen(&found);
     let mut out = std::io::stdout().lock();

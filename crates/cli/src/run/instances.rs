@@ -33,7 +33,7 @@ impl Instances {
 
     /// Applies the mode to new instances, if it is time to look; the time until the next look, and what is to be said.
     ///
-    /// A value that somebody changed is left: only instances that were not there before are looked at.
+    /// A value that another program changed is left: only instances that were not there before are looked at.
     pub(crate) fn look(&mut self, ledger: &mut Ledger) -> (Duration, Option<String>) {
         let begun = Instant::now();
         if begun < self.next {

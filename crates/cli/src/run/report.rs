@@ -7,10 +7,10 @@ use napier_linux::change::{Entry, Undone, preview, shown};
 use serde_json::{Value, json};
 
 use super::seen::Outcome;
-use super::{Args, Changes};
+use super::{Changes, RunArgs};
 
 /// Prints what would be changed.
-pub(crate) fn dry_run(args: &Args, changes: &Changes) -> anyhow::Result<()> {
+pub(crate) fn dry_run(args: &RunArgs, changes: &Changes) -> anyhow::Result<()> {
     let previews = preview(&changes.lines);
     let refused = previews.iter().filter(|preview| preview.now.is_err()).count();
     let mut out = std::io::stdout().lock();
@@ -57,7 +57,7 @@ pub(crate) fn dry_run(args: &Args, changes: &Changes) -> anyhow::Result<()> {
 pub(crate) struct Report(Value);
 
 impl Report {
-    pub(crate) fn new(args: &Args, changes: &Changes) -> Self {
+    pub(crate) fn new(args: &RunArgs, changes: &Changes) -> Self {
         Self(json!({ "mode": args.mode.to_string(), "dev": changes.device.name, "program": changes.program_lines() }))
     }
 

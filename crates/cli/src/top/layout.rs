@@ -13,7 +13,7 @@ const GAP: usize = 1;
 
 /// A column that is shown.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct ColumnPlace {
     /// Which of the table's columns.
     pub(super) column: usize,
     /// Letters.
@@ -57,7 +57,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// The columns that fit into `width` letters; `None`: all of them, as wide as they want to be.
-pub(super) fn layout(table: &Table, width: Option<usize>) -> Vec<Place> {
+pub(super) fn layout(table: &Table, width: Option<usize>) -> Vec<ColumnPlace> {
     let natural = |column: usize| match table.columns[column].kind {
         Kind::Text => {
             let longest = table.rows.iter().map(|row| shown(&row[column], Kind::Text).chars().count()).max();
@@ -66,12 +66,13 @@ pub(super) fn layout(table: &Table, width: Option<usize>) -> Vec<Place> {
         _ => table.columns[column].head.len().max(NUMBER_WIDTH),
     };
     let known = (0..table.columns.len()).filter(|column| table.known(*column));
-    let mut places: Vec<Place> = known.map(|column| Place { column, width: natural(column) }).collect();
+    let mut places: Vec<ColumnPlace> = known.map(|column| ColumnPlace { column, width: natural(column) }).collect();
     let Some(width) = width else { return places };
-    let taken = |places: &[Place]| places.iter().map(|place| place.width + GAP).sum::<usize>().saturating_sub(GAP);
+    let taken =
+        |places: &[ColumnPlace]| places.iter().map(|place| place.width + GAP).sum::<usize>().saturating_sub(GAP);
     // Words are made shorter before a column is left out that belongs to the table, and after one that does not.
     while taken(&places) > width {
-        let rank = |place: &Place| table.columns[place.column].rank;
+        let rank = |place: &ColumnPlace| table.columns[place.column].rank;
         let least = places.iter().map(rank).max().filter(|rank| *rank > 0);
         if let Some(least) = least {
             places.retain(|place| rank(place) != least);
@@ -90,13 +91,13 @@ pub(super) fn layout(table: &Table, width: Option<usize>) -> Vec<Place> {
 }
 
 /// The heads of columns, as wide as they are placed.
-pub(super) fn heads(columns: &[Column], places: &[Place]) -> Vec<String> {
+pub(super) fn heads(columns: &[Column], places: &[ColumnPlace]) -> Vec<String> {
     places.iter().map(|place| pad(columns[place.column].head, columns[place.column].kind, place.width)).collect()
 }
 
 /// The cells of a row, likewise.
-pub(super) fn cells(columns: &[Column], row: &[Cell], places: &[Place]) -> Vec<String> {
-    let cell = |place: &Place| {
+pub(super) fn cells(columns: &[Column], row: &[Cell], places: &[ColumnPlace]) -> Vec<String> {
+    let cell = |place: &ColumnPlace| {
         let kind = columns[place.column].kind;
         pad(&shown(&row[place.column], kind), kind, place.width)
     };

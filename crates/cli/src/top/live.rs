@@ -41,7 +41,7 @@ pub(super) fn run(mut source: Box<dyn Source>, clock: Clock, interval: Duration)
     ended
 }
 
-/// Looks once in each interval, until nobody wants to know.
+/// Looks once in each interval, until the reader is gone.
 fn look(
     source: &mut dyn Source,
     clock: &Clock,

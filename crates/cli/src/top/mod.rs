@@ -35,7 +35,7 @@ use source::Source;
 
 /// Whose figures, and how.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TopArgs {
     /// The engine of this process, or at this socket [default: the only one that answers]
     #[arg(long, value_name = "PID|PATH", conflicts_with = "dev")]
     engine: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-impl Args {
+impl TopArgs {
     /// Whether it takes the terminal.
     pub(crate) const fn is_live(&self) -> bool {
         !self.once && !self.json
@@ -78,7 +78,7 @@ impl Clock {
     }
 }
 
-pub(crate) fn run(args: &Args, interrupted: &AtomicBool) -> anyhow::Result<()> {
+pub(crate) fn run(args: &TopArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.is_live() && !std::io::stdout().is_terminal() {
         return Err(Usage(anyhow!("standard output is no terminal: give --once or --json")).into());
     }

@@ -2,7 +2,7 @@
 //! terminal itself is gone.
 //!
 //! Signals are taken by a thread of their own, for the one that draws may hang: in a terminal that is gone, or in one that takes
-//! nothing more. Whoever draws or gives back has the lock. One that hangs has standard output's lock as well, so whoever ends the
+//! nothing more. The thread that draws or gives back has the lock. One that hangs has standard output's lock as well, so a thread that ends the
 //! process writes past it, and waits for nothing for long.
 
 use std::io::{self, IsTerminal as _, Stdout};
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Whether the terminal is ours.
 static OURS: AtomicBool = AtomicBool::new(false);
-/// Whoever draws has it, or gives the terminal back.
+/// Of the thread that draws, or gives the terminal back.
 static DRAWS: Mutex<()> = Mutex::new(());
 
 fn lock() -> MutexGuard<'static, ()> {

@@ -24,7 +24,7 @@ pub(super) trait Source: Send {
     }
 }
 
-/// What counts events of the kernel while somebody looks. A process may end while another thread looks, so all clones are one,
+/// What counts events of the kernel while a reader looks. A process may end while another thread looks, so all clones are one,
 /// and any of them undoes it.
 #[derive(Clone, Default)]
 pub(super) struct Traced(Arc<Mutex<Vec<Option<Tracer>>>>);

@@ -17,6 +17,8 @@ fn banned(contributing: &str) -> Vec<String> {
 /// How often the words stand in a text, as whole words, whatever line they are broken over.
 fn count(text: &str, banned: &[String]) -> usize {
     let letters = |c: char| if c.is_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { ' ' };
+    // The user of that name, whom the system has.
+    let text = text.replace("-u nobody", "");
     let plain: Vec<String> = text.chars().map(letters).collect::<String>().split(' ').map(str::to_owned).collect();
     let plain = plain.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     let plain = format!(" {} ", plain.replace(' ', "  "));
@@ -65,7 +67,7 @@ fn a_word_of_the_table_would_be_found() {
     let banned = banned(table);
     assert_eq!(banned, ["nobody", "comes by"]);
     let source =
-        "//! Nobody comes\n//! by: `nobody_else`.\nfn nobody() {} // nobody\nconst A: &str = \"nobody nobody\";\n";
+        "//! Nobody comes\n//! by: `nobody_else`.\nfn nobody() {} // nobody\nconst A: &str = \"nobody nobody -u nobody\";\n";
     assert_eq!(count(&said(source), &banned), 4);
     let changes = "# Changes\n\n## Unreleased\n\nNobody.\n\n## 0.1\n\nNobody.\n";
     assert_eq!(count(unreleased(changes), &banned), 1);

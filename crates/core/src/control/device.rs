@@ -193,6 +193,19 @@ impl DevSetting {
     }
 }
 
+impl NapiChange {
+    /// The file of a device that writes this to every instance; `None` where there is none.
+    #[must_use]
+    pub const fn as_dev_setting(self) -> Option<DevSetting> {
+        match self {
+            Self::Threaded(setting) => Some(DevSetting::Threaded(setting)),
+            Self::DeferHardIrqs(count) => Some(DevSetting::NapiDeferHardIrqs(count)),
+            Self::GroFlushTimeout(span) => Some(DevSetting::GroFlushTimeout(span)),
+            Self::IrqSuspendTimeout(_) => None,
+        }
+    }
+}
+
 /// `threaded` of a device and all its instances after a write of `wanted`: if a thread of any listed instance could not
 /// be created (they are created first, all of them), no instance is threaded and the error is reported. Source:
 /// `net/core/dev.c netif_set_threaded`.

@@ -8,15 +8,14 @@
 
 mod cpu_list;
 mod device;
-mod errno;
 mod napi_set;
 pub mod plan;
 mod query;
 mod show;
 
+pub use crate::errno::Errno;
 pub use cpu_list::cpu_list;
 pub use device::{DevAttribute, DevSet, DevSetError, DevSetting, DevSettings, device_threaded_in_force, parse_number};
-pub use errno::Errno;
 pub use napi_set::{CheckedNapiSet, NapiChange, NapiSet, NapiSetError, ThreadedSetting};
 pub use query::{
     CheckedQueueGet, DeviceQueues, NapiGet, NapiInfo, QueryError, QueueGet, QueueInfo, QueueKind, check_dump_filter,

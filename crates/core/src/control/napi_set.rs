@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 
-use super::{DEFER_HARD_IRQS_MAX, DevSetting, Errno};
+use super::{DEFER_HARD_IRQS_MAX, Errno};
 use crate::completion::Tunables;
 use crate::state::Threaded;
 use crate::time::Span;
@@ -229,17 +229,6 @@ impl NapiChange {
             Self::GroFlushTimeout(span) => request.gro_flush_timeout = Some(span.ns),
         }
         request
-    }
-
-    /// The file of a device that writes this to every instance; `None` where there is none.
-    #[must_use]
-    pub const fn as_dev_setting(self) -> Option<DevSetting> {
-        match self {
-            Self::Threaded(setting) => Some(DevSetting::Threaded(setting)),
-            Self::DeferHardIrqs(count) => Some(DevSetting::NapiDeferHardIrqs(count)),
-            Self::GroFlushTimeout(span) => Some(DevSetting::GroFlushTimeout(span)),
-            Self::IrqSuspendTimeout(_) => None,
-        }
     }
 
     /// Applies a change of a tunable; false (and nothing done) for `threaded`, which is the executor's.

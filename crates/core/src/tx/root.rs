@@ -5,9 +5,23 @@
 use alloc::collections::VecDeque;
 
 use super::qdisc::{Dequeued, Qdisc};
-use super::run::{DEV_TX_WEIGHT, TxQueueView};
+use super::queue::QueueBits;
 use super::{DropReason, DroppedPacket, TxDrops, TxPacket};
 use crate::time::Instant;
+
+/// Packets of one run: `net.core.dev_weight` times `net.core.dev_weight_tx_bias`. Source: `net/core/hotdata.c
+/// dev_tx_weight`.
+pub const DEV_TX_WEIGHT: u32 = 64;
+
+/// What a run must know of a transmit queue, as it is now.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct TxQueueView {
+    /// The stop bits.
+    pub bits: QueueBits,
+    /// The byte allowance ([`super::bql::available`]): bulking goes on while it lasts. 0 without byte limits, so that
+    /// nothing is bulked.
+    pub bulk_bytes: i32,
+}
 
 /// Most packets that are dequeued behind the first one where a discipline serves several transmit queues. Source:
 /// `net/sched/sch_generic.c try_bulk_dequeue_skb_slow`.

@@ -16,22 +16,9 @@ use alloc::collections::VecDeque;
 
 use super::TxPacket;
 use super::queue::QueueBits;
+pub use super::root::{DEV_TX_WEIGHT, TxQueueView};
 use super::root::{Fetched, Root};
 use crate::time::Instant;
-
-/// Packets of one run: `net.core.dev_weight` times `net.core.dev_weight_tx_bias`. Source: `net/core/hotdata.c
-/// dev_tx_weight`.
-pub const DEV_TX_WEIGHT: u32 = 64;
-
-/// What a run must know of a transmit queue, as it is now.
-#[derive(Copy, Clone, Default, PartialEq, Eq, Hash, Debug)]
-pub struct TxQueueView {
-    /// The stop bits.
-    pub bits: QueueBits,
-    /// The byte allowance ([`super::bql::available`]): bulking goes on while it lasts. 0 without byte limits, so that
-    /// nothing is bulked.
-    pub bulk_bytes: i32,
-}
 
 /// What the runner does next.
 #[must_use]

@@ -169,7 +169,7 @@ pub fn datagram_value_bytes_max(format: Format, key_bytes: usize) -> usize {
 
 /// Whether a reply is what its request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReplyVerdict {
     /// A value that was stored under the key, or a set that was kept.
     Right,
     /// A get found nothing.
@@ -180,19 +180,23 @@ pub enum Verdict {
     Wrong,
 }
 
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `ReplyVerdict`")]
+pub type Verdict = ReplyVerdict;
+
 impl Reply<'_> {
     /// Judges the reply to a get of `key` or a set.
     #[inline]
-    pub fn verdict(&self, key: &[u8], is_set: bool) -> Verdict {
+    pub fn verdict(&self, key: &[u8], is_set: bool) -> ReplyVerdict {
         match (is_set, *self) {
-            (true, Self::Stored) => Verdict::Right,
-            (false, Self::Missing) => Verdict::Missing,
-            (_, Self::Refused) => Verdict::Refused,
+            (true, Self::Stored) => ReplyVerdict::Right,
+            (false, Self::Missing) => ReplyVerdict::Missing,
+            (_, Self::Refused) => ReplyVerdict::Refused,
             (false, Self::Value { flags, value }) => {
                 let flags = flags.unwrap_or_else(|| value::value_flags(key, value.len()));
-                if value::is_genuine(key, flags, value) { Verdict::Right } else { Verdict::Wrong }
+                if value::is_genuine(key, flags, value) { ReplyVerdict::Right } else { ReplyVerdict::Wrong }
             }
-            _ => Verdict::Wrong,
+            _ => ReplyVerdict::Wrong,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use super::codec::{Request, Verdict};
+use super::codec::{ReplyVerdict, Request};
 use super::plan::{Measured, Pace, Plan, Window, nanos};
 use super::wire::Wire;
 use crate::arrivals::Poisson;
@@ -40,7 +40,7 @@ pub struct Generator<W> {
 }
 
 /// One run in progress.
-struct Run<'a, W> {
+struct LoadRun<'a, W> {
     generator: &'a mut Generator<W>,
     /// Replies to requests that were due in here count.
     from_ns: u64,
@@ -72,7 +72,7 @@ impl<W: Wire> Generator<W> {
     pub fn fill(&mut self, stop: &AtomicBool) -> anyhow::Result<Measured> {
         let mut left: Vec<u32> = (0..self.plan.profile.config().records).rev().collect();
         let mut draws = self.plan.profile.requests("fill");
-        let mut run = Run::new(self, (0, u64::MAX), Pace::Closed);
+        let mut run = LoadRun::new(self, (0, u64::MAX), Pace::Closed);
         loop {
             let now_ns = run.generator.wire.now_ns();
             run.send_all(now_ns, || {
@@ -114,7 +114,7 @@ impl<W: Wire> Generator<W> {
             Pace::Open { rate_rps } => Some(Poisson::new(rate_rps, seed, name).map(|ns| start_ns + ns).peekable()),
             Pace::Closed => None,
         };
-        let mut run = Run::new(self, (from_ns, until_ns), pace);
+        let mut run = LoadRun::new(self, (from_ns, until_ns), pace);
         let mut edges = 0;
         loop {
             let now_ns = run.generator.wire.now_ns();
@@ -170,7 +170,7 @@ fn unsent(arrivals: &mut Peekable<impl Iterator<Item = u64>>, (from_ns, until_ns
     unsent
 }
 
-impl<'a, W: Wire> Run<'a, W> {
+impl<'a, W: Wire> LoadRun<'a, W> {
     fn new(generator: &'a mut Generator<W>, (from_ns, until_ns): (u64, u64), pace: Pace) -> Self {
         let depth = generator.plan.depth;
         for flow in &mut generator.flows {
@@ -260,10 +260,10 @@ impl<'a, W: Wire> Run<'a, W> {
             out.replies += 1;
             let Some(sent) = flows[flow].receive(id) else { return };
             match reply.verdict(plan.profile.key(sent.record), sent.is_set) {
-                Verdict::Right => {}
-                Verdict::Missing => out.missing += 1,
-                Verdict::Refused => out.refused += 1,
-                Verdict::Wrong => out.wrong += 1,
+                ReplyVerdict::Right => {}
+                ReplyVerdict::Missing => out.missing += 1,
+                ReplyVerdict::Refused => out.refused += 1,
+                ReplyVerdict::Wrong => out.wrong += 1,
             }
             if let Some(idle) = idle {
                 idle.push(flow);

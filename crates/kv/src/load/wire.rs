@@ -56,7 +56,7 @@ pub struct SocketWire<N: ClientNet> {
     net: N,
     proto: Proto,
     format: Format,
-    connections: Vec<Connection<N::Socket>>,
+    connections: Vec<ClientConnection<N::Socket>>,
     /// Those that have something to send.
     dirty: Vec<usize>,
     clock: Instant,
@@ -64,7 +64,7 @@ pub struct SocketWire<N: ClientNet> {
     ready: Vec<u64>,
 }
 
-struct Connection<S> {
+struct ClientConnection<S> {
     socket: S,
     /// Numbers of the requests of a stream that are out, oldest first: replies come in this order.
     ids: VecDeque<u16>,
@@ -80,11 +80,11 @@ impl<N: ClientNet> SocketWire<N> {
     /// Connects, once per flow.
     ///
     /// # Errors
-    /// Nobody is at the address.
+    /// No program is at the address.
     pub fn connect(mut net: N, proto: Proto, format: Format, to: SocketAddr, flows: usize) -> anyhow::Result<Self> {
         let connections = (0..flows as u64)
             .map(|token| {
-                Ok(Connection {
+                Ok(ClientConnection {
                     socket: net.connect(proto, to, token)?,
                     ids: VecDeque::new(),
                     inbox: Vec::new(),
@@ -126,7 +126,7 @@ impl<N: ClientNet> SocketWire<N> {
                 }
                 Proto::Tcp => {
                     connection.inbox.extend_from_slice(input);
-                    let Connection { ids, inbox, .. } = connection;
+                    let ClientConnection { ids, inbox, .. } = connection;
                     let used = cut(ids, format, inbox, |id, reply| each(now_ns, Some((flow, id, reply))))?;
                     inbox.drain(..used);
                 }
@@ -155,7 +155,7 @@ fn cut(
     Ok(used)
 }
 
-impl<S> Connection<S> {
+impl<S> ClientConnection<S> {
     /// Sends what there is room for; whether that was all.
     fn flush<N: ClientNet<Socket = S>>(&mut self, net: &N, proto: Proto) -> anyhow::Result<bool> {
         while self.outbox_at < self.outbox.len() {
@@ -198,7 +198,7 @@ impl<N: ClientNet> Wire for SocketWire<N> {
 
     #[inline]
     fn send(&mut self, flow: usize, id: u16, request: &Request<'_>) {
-        let Connection { ids, outbox, is_dirty, .. } = &mut self.connections[flow];
+        let ClientConnection { ids, outbox, is_dirty, .. } = &mut self.connections[flow];
         match self.proto {
             Proto::Tcp => {
                 ids.push_back(id);
@@ -266,7 +266,7 @@ mod tests {
         let mut seen = Vec::new();
         let used = cut(&mut ids, Format::Ascii, stream, |id, reply| seen.push((id, reply == Reply::Stored))).unwrap();
         assert_eq!((seen, used), (vec![(9, false), (8, true), (7, false)], stream.len() - 27));
-        assert!(cut(&mut VecDeque::new(), Format::Ascii, b"END\r\n", |_, _| ()).is_err(), "nobody asked");
+        assert!(cut(&mut VecDeque::new(), Format::Ascii, b"END\r\n", |_, _| ()).is_err(), "none was asked for");
         assert!(cut(&mut ids, Format::Ascii, b"VALUE\r\n", |_, _| ()).is_err(), "no reply");
     }
 }

@@ -122,7 +122,7 @@ impl<'a, S> Connection<'a, S> {
     }
 
     /// Whether it should wait for the next turn, so that those who ask for little are not behind all who ask for much.
-    /// Whoever waits for events is told of it again, behind others.
+    /// The thread that waits for events is told of it again, behind others.
     #[inline]
     pub(super) fn waits(&self, desk: &Desk) -> bool {
         self.is_heavy && desk.long_bytes >= TURN_BYTES_HIGH

@@ -50,7 +50,7 @@ pub trait Net {
     /// The next connection; `None` if there is none. It is of use once it was let [`join`](Self::join).
     ///
     /// # Errors
-    /// There is a connection and no descriptor or memory for it: it waits, and whoever watches is told of it again. A
+    /// There is a connection and no descriptor or memory for it: it waits, and the thread that watches is told of it again. A
     /// connection that broke off meanwhile is none.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
 

@@ -1,26 +1,17 @@
 //! The ASCII protocol: lines, gets and everything without a value of its own. Commands that carry a value are in
 //! `storage`, meta commands in `meta`.
 
+use super::line::{
+    BAD_EXPTIME, BAD_LINE, Command, CommandLine, ERROR, NO_MEMORY_TO_READ, NON_NUMERIC, WORDS_MAX, count_get, refuse,
+};
 use super::text::{Words, expires_ms, find, find_either, signed, split_word, unsigned};
-use super::{Call, Step, meta, stats, storage};
+use super::{SessionCall, SessionStep, meta, stats, storage};
 use crate::store::{ChangeError, Delta, Item};
 use crate::{KEY_BYTES_MAX, decimal};
 
-pub(super) const ERROR: &[u8] = b"ERROR\r\n";
-pub(super) const BAD_LINE: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
-pub(super) const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
-pub(super) const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
-pub(super) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 const BAD_DELETE: &[u8] = b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
 const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
-pub(super) const NO_MEMORY_TO_READ: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
-pub(super) const NO_MEMORY_TO_STORE: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
-pub(super) const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-
-/// More words than any command has, meta commands with all their flags included.
-pub(super) const WORDS_MAX: usize = 24;
-
 /// Longest line that is looked at as a whole, in bytes. Of a longer get the keys are answered as they come, as none is
 /// longer than this; no other command is so long. Source: memcached `try_read_command_ascii`.
 pub(super) const LINE_BYTES_MAX: usize = 2048;
@@ -41,25 +32,13 @@ struct Keys {
     expires_ms: Option<u64>,
 }
 
-/// A line that has come whole.
-#[derive(Clone, Copy)]
-pub(super) struct Line<'a> {
-    /// Without its end.
-    pub(super) text: &'a [u8],
-    /// Bytes with its end.
-    pub(super) bytes: usize,
-}
-
-/// The first word of a line, and what is behind it.
-pub(super) type Command<'a> = (&'a [u8], &'a [u8]);
-
 impl Ascii {
     /// Whether a part of a get was answered, and more of it is to come.
     pub(super) fn is_amid_get(&self) -> bool {
         self.keys.is_some()
     }
 
-    pub(super) fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    pub(super) fn step(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         if let Some(keys) = self.keys {
             return self.next_key(call, input, 0, keys);
         }
@@ -72,48 +51,48 @@ impl Ascii {
             if call.is_starved {
                 // Nobody knows whether a value follows the line, and a value must not be taken for commands.
                 call.out.extend_from_slice(NO_MEMORY_TO_READ);
-                return Step::Close;
+                return SessionStep::Close;
             }
             self.scanned = input.len();
-            return Step::More(input.len() + 1);
+            return SessionStep::More(input.len() + 1);
         };
         let end = self.scanned + end;
         self.scanned = 0;
         let text = &input[..end];
-        let line = Line { text: text.strip_suffix(b"\r").unwrap_or(text), bytes: end + 1 };
+        let line = CommandLine { text: text.strip_suffix(b"\r").unwrap_or(text), bytes: end + 1 };
         self.command(call, line, input)
     }
 
     /// A line of which more has come than is looked at as a whole.
     #[cold]
-    fn long_line(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    fn long_line(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         let start = &input[..LINE_BYTES_MAX];
         // The last word may go on.
         let whole = start.iter().rposition(|&byte| byte == b' ').map_or(&[][..], |end| &start[..end]);
-        let line = Line { text: whole, bytes: 0 };
+        let line = CommandLine { text: whole, bytes: 0 };
         let command @ (name, behind) = split_word(whole);
         match name {
             b"get" | b"gets" | b"gat" | b"gats" => {
                 if Words::<0>::of(behind).count() < if name.starts_with(b"ga") { 2 } else { 1 } {
                     // The word that was cut is longer than a key.
                     refuse(call, line, BAD_LINE);
-                    return Step::SkipLine;
+                    return SessionStep::SkipLine;
                 }
                 match self.begin_get(call, line, command, input) {
                     // Refused; the whole line is meant.
-                    Step::Done(0) => Step::SkipLine,
+                    SessionStep::Done(0) => SessionStep::SkipLine,
                     step => step,
                 }
             }
             _ => {
                 refuse(call, line, LINE_TOO_LONG);
                 // As above.
-                Step::Close
+                SessionStep::Close
             }
         }
     }
 
-    fn command(&mut self, call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Step {
+    fn command(&mut self, call: &mut SessionCall<'_, '_>, line: CommandLine<'_>, input: &[u8]) -> SessionStep {
         let command @ (name, _) = split_word(line.text);
         match name {
             b"get" | b"gets" | b"gat" | b"gats" => return self.begin_get(call, line, command, input),
@@ -121,7 +100,7 @@ impl Ascii {
                 return storage::step(call, line, command, input);
             }
             b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => return meta::step(call, line, input),
-            b"quit" => return Step::Close,
+            b"quit" => return SessionStep::Close,
             b"" => return refuse(call, line, ERROR),
             _ => {}
         }
@@ -136,17 +115,17 @@ impl Ascii {
         if known && may_be_quiet(name) && words.last() == b"noreply" {
             call.out.truncate(start);
         }
-        Step::Done(line.bytes)
+        SessionStep::Done(line.bytes)
     }
 
     /// Checks the line of a get and answers its first key; the others are answered one by one in the steps after this.
     fn begin_get(
         &mut self,
-        call: &mut Call<'_, '_>,
-        line: Line<'_>,
+        call: &mut SessionCall<'_, '_>,
+        line: CommandLine<'_>,
         (name, behind): Command<'_>,
         input: &[u8],
-    ) -> Step {
+    ) -> SessionStep {
         let touches = name.starts_with(b"ga");
         let (exptime, names) = if touches { split_word(behind) } else { (&[][..], behind) };
         if names.iter().all(|&byte| byte == b' ') {
@@ -169,7 +148,7 @@ impl Ascii {
     }
 
     /// Answers the first key behind the first `at` bytes of the input, which are used up in any case.
-    fn next_key(&mut self, call: &mut Call<'_, '_>, input: &[u8], at: usize, keys: Keys) -> Step {
+    fn next_key(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8], at: usize, keys: Keys) -> SessionStep {
         let spaces = at + input[at..].iter().take_while(|&&byte| byte == b' ').count();
         let rest = &input[spaces..];
         // A key, and the carriage return of the line's end.
@@ -188,25 +167,31 @@ impl Ascii {
         if is_last {
             self.keys = None;
             call.out.extend_from_slice(b"END\r\n");
-            return Step::Done(spaces + end + 1);
+            return SessionStep::Done(spaces + end + 1);
         }
-        Step::Done(spaces + end)
+        SessionStep::Done(spaces + end)
     }
 
     /// A key of a long line that has not come whole, or is too long.
     #[cold]
-    fn cut_key(&mut self, call: &mut Call<'_, '_>, spaces: usize, there: usize, is_too_long: bool) -> Step {
+    fn cut_key(
+        &mut self,
+        call: &mut SessionCall<'_, '_>,
+        spaces: usize,
+        there: usize,
+        is_too_long: bool,
+    ) -> SessionStep {
         if is_too_long || call.is_starved {
             self.keys = None;
             call.out.extend_from_slice(if is_too_long { BAD_LINE } else { NO_MEMORY_TO_READ });
             call.turn.stats.add(|c| &c.refused, u64::from(!call.is_starved));
-            return Step::SkipLine;
+            return SessionStep::SkipLine;
         }
-        if spaces > 0 { Step::Done(spaces) } else { Step::More(there + 1) }
+        if spaces > 0 { SessionStep::Done(spaces) } else { SessionStep::More(there + 1) }
     }
 }
 
-fn answer_get(call: &mut Call<'_, '_>, key: &[u8], keys: Keys) {
+fn answer_get(call: &mut SessionCall<'_, '_>, key: &[u8], keys: Keys) {
     let (turn, out) = (call.turn, &mut *call.out);
     let write = |item: &Item<'_>| {
         out.extend_from_slice(b"VALUE ");
@@ -233,24 +218,12 @@ fn answer_get(call: &mut Call<'_, '_>, key: &[u8], keys: Keys) {
     count_get(call, found.is_some());
 }
 
-pub(super) fn count_get(call: &Call<'_, '_>, hit: bool) {
-    call.turn.stats.add(|c| &c.gets, 1);
-    call.turn.stats.add(|c| &c.get_hits, u64::from(hit));
-}
-
-pub(super) fn refuse(call: &mut Call<'_, '_>, line: Line<'_>, words: &[u8]) -> Step {
-    call.turn.stats.add(|c| &c.requests, 1);
-    call.turn.stats.add(|c| &c.refused, 1);
-    call.out.extend_from_slice(words);
-    Step::Done(line.bytes)
-}
-
 fn may_be_quiet(name: &[u8]) -> bool {
     matches!(name, b"delete" | b"incr" | b"decr" | b"touch" | b"flush_all" | b"verbosity")
 }
 
 /// Commands of one line; false if there is none of that name with so many words.
-fn simple(call: &mut Call<'_, '_>, name: &[u8], words: &Words<'_, WORDS_MAX>) -> bool {
+fn simple(call: &mut SessionCall<'_, '_>, name: &[u8], words: &Words<'_, WORDS_MAX>) -> bool {
     let answer: &[u8] = match (name, words.count()) {
         (b"delete", 2..=4) => delete(call, words.kept()),
         (b"incr" | b"decr", 3..=4) => return arithmetic(call, words.kept(), name == b"decr"),
@@ -276,7 +249,7 @@ fn simple(call: &mut Call<'_, '_>, name: &[u8], words: &Words<'_, WORDS_MAX>) ->
     true
 }
 
-fn delete(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+fn delete(call: &mut SessionCall<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
     let allowed = match words[2..] {
         [] => true,
         [one] => matches!(one, b"0" | b"noreply"),
@@ -296,7 +269,7 @@ fn delete(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
     }
 }
 
-fn arithmetic(call: &mut Call<'_, '_>, words: &[&[u8]], down: bool) -> bool {
+fn arithmetic(call: &mut SessionCall<'_, '_>, words: &[&[u8]], down: bool) -> bool {
     let answer = 'answer: {
         if words[1].len() > KEY_BYTES_MAX {
             break 'answer BAD_LINE;
@@ -317,7 +290,7 @@ fn arithmetic(call: &mut Call<'_, '_>, words: &[&[u8]], down: bool) -> bool {
     true
 }
 
-fn touch(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+fn touch(call: &mut SessionCall<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
     if words[1].len() > KEY_BYTES_MAX {
         return BAD_LINE;
     }
@@ -330,7 +303,7 @@ fn touch(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
     }
 }
 
-fn flush(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+fn flush(call: &mut SessionCall<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
     let delay = match words.get(1) {
         None | Some(&b"noreply") => Some(0),
         Some(word) => signed(word),

@@ -3,7 +3,7 @@
 //! Source: memcached `protocol_binary.h` and `proto_bin.c`.
 
 use super::text::expires_ms;
-use super::{Call, Step, stats};
+use super::{SessionCall, SessionStep, stats};
 use crate::KEY_BYTES_MAX;
 use crate::store::{ChangeError, Delta, How, Item, Put, PutError, VALUE_BYTES_MAX};
 
@@ -118,7 +118,7 @@ impl Command {
 }
 
 /// A request whose body has come.
-struct Request<'a> {
+struct BinaryRequest<'a> {
     opcode: u8,
     opaque: [u8; 4],
     cas: u64,
@@ -128,18 +128,18 @@ struct Request<'a> {
     quiet: bool,
 }
 
-pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+pub(super) fn step(call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
         // Without a header nobody knows what to answer to.
-        return if call.is_starved { Step::Close } else { Step::More(HEADER_BYTES) };
+        return if call.is_starved { SessionStep::Close } else { SessionStep::More(HEADER_BYTES) };
     };
     if header[0] != REQUEST_MAGIC {
-        return Step::Close;
+        return SessionStep::Close;
     }
     let key_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let extras_bytes = usize::from(header[4]);
     let body_bytes = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
-    let mut request = Request {
+    let mut request = BinaryRequest {
         opcode: header[1],
         opaque: [header[12], header[13], header[14], header[15]],
         cas: u64::from_be_bytes(header[16..24].try_into().expect("eight bytes")),
@@ -155,7 +155,7 @@ pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
     let Some((command, quiet)) = command else {
         count(call, true);
         request.answer(call.out, Status::Unknown, 0, &[], &[], Status::Unknown.words());
-        return Step::Skip(HEADER_BYTES, body_bytes);
+        return SessionStep::Skip(HEADER_BYTES, body_bytes);
     };
     if !command.accepts(extras_bytes, key_bytes, value_bytes) || key_bytes > KEY_BYTES_MAX {
         return refuse_and_close(call, &request);
@@ -163,34 +163,34 @@ pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
     if value_bytes > VALUE_BYTES_MAX {
         count(call, true);
         request.answer(call.out, Status::TooLarge, 0, &[], &[], Status::TooLarge.words());
-        return Step::Skip(HEADER_BYTES, body_bytes);
+        return SessionStep::Skip(HEADER_BYTES, body_bytes);
     }
     let Some(body) = input.get(HEADER_BYTES..HEADER_BYTES + body_bytes) else {
         if call.is_starved {
             request.error(call.out, Status::NoMemory);
-            return Step::Skip(HEADER_BYTES, body_bytes);
+            return SessionStep::Skip(HEADER_BYTES, body_bytes);
         }
-        return Step::More(HEADER_BYTES + body_bytes);
+        return SessionStep::More(HEADER_BYTES + body_bytes);
     };
     (request.extras, request.quiet) = (&body[..extras_bytes], quiet);
     (request.key, request.value) = body[extras_bytes..].split_at(key_bytes);
     count(call, false);
-    if execute(call, &request, command) { Step::Close } else { Step::Done(HEADER_BYTES + body_bytes) }
+    if execute(call, &request, command) { SessionStep::Close } else { SessionStep::Done(HEADER_BYTES + body_bytes) }
 }
 
-fn count(call: &Call<'_, '_>, refused: bool) {
+fn count(call: &SessionCall<'_, '_>, refused: bool) {
     call.turn.stats.add(|c| &c.requests, 1);
     call.turn.stats.add(|c| &c.refused, u64::from(refused));
 }
 
-/// Lengths that contradict each other: nobody knows where the next request would begin.
-fn refuse_and_close(call: &mut Call<'_, '_>, request: &Request<'_>) -> Step {
+/// Lengths that contradict each other: where the next request would begin is not known.
+fn refuse_and_close(call: &mut SessionCall<'_, '_>, request: &BinaryRequest<'_>) -> SessionStep {
     count(call, true);
     request.answer(call.out, Status::Invalid, 0, &[], &[], Status::Invalid.words());
-    Step::Close
+    SessionStep::Close
 }
 
-impl Request<'_> {
+impl BinaryRequest<'_> {
     fn answer(&self, out: &mut Vec<u8>, status: Status, cas: u64, extras: &[u8], key: &[u8], value: &[u8]) {
         let body_bytes = (extras.len() + key.len() + value.len()) as u32;
         out.extend_from_slice(&[RESPONSE_MAGIC, self.opcode]);
@@ -231,7 +231,7 @@ impl Request<'_> {
 }
 
 /// Carries a request out; true if the connection is to be closed.
-fn execute(call: &mut Call<'_, '_>, request: &Request<'_>, command: Command) -> bool {
+fn execute(call: &mut SessionCall<'_, '_>, request: &BinaryRequest<'_>, command: Command) -> bool {
     let (turn, store) = (call.turn, &call.turn.server.store);
     match command {
         Command::Get { with_key, touches } => get(call, request, with_key, touches),
@@ -283,7 +283,7 @@ fn execute(call: &mut Call<'_, '_>, request: &Request<'_>, command: Command) -> 
     false
 }
 
-fn get(call: &mut Call<'_, '_>, request: &Request<'_>, with_key: bool, touches: bool) {
+fn get(call: &mut SessionCall<'_, '_>, request: &BinaryRequest<'_>, with_key: bool, touches: bool) {
     let (turn, out) = (call.turn, &mut *call.out);
     let key: &[u8] = if with_key { request.key } else { &[] };
     let write = |item: &Item<'_>| {
@@ -296,7 +296,7 @@ fn get(call: &mut Call<'_, '_>, request: &Request<'_>, with_key: bool, touches: 
     } else {
         store.get(turn.now_ms, request.key, write)
     };
-    super::ascii::count_get(call, found.is_some());
+    super::line::count_get(call, found.is_some());
     if found.is_none() && !request.quiet {
         // With a key the answer holds the key in place of words.
         let words = if with_key { &[] } else { Status::NotFound.words() };
@@ -304,7 +304,7 @@ fn get(call: &mut Call<'_, '_>, request: &Request<'_>, with_key: bool, touches: 
     }
 }
 
-fn put(call: &mut Call<'_, '_>, request: &Request<'_>, how: How) {
+fn put(call: &mut SessionCall<'_, '_>, request: &BinaryRequest<'_>, how: How) {
     let turn = call.turn;
     let (flags, expires_ms) =
         if request.extras.is_empty() { (0, 0) } else { (request.word(0), request.expires_ms(4, turn.now_ms)) };
@@ -334,7 +334,7 @@ fn put(call: &mut Call<'_, '_>, request: &Request<'_>, how: How) {
     }
 }
 
-fn arithmetic(call: &mut Call<'_, '_>, request: &Request<'_>, down: bool) {
+fn arithmetic(call: &mut SessionCall<'_, '_>, request: &BinaryRequest<'_>, down: bool) {
     let turn = call.turn;
     let creates = request.word(16) != DO_NOT_CREATE;
     let delta = Delta {

@@ -1,12 +1,12 @@
 //! Meta commands: two letters, a key, flags of one letter, some with a token behind it. Supported are those flags that
 //! clients use; not the ones for binary keys (`b`) and for stale records (`I`, `R`, `N` of a get).
 
-use super::ascii::{
-    BAD_CHUNK, BAD_LINE, ERROR, Line, NO_MEMORY_TO_STORE, NON_NUMERIC, TOO_LARGE, WORDS_MAX, count_get, refuse,
+use super::line::{
+    BAD_CHUNK, BAD_LINE, CommandLine, ERROR, NO_MEMORY_TO_STORE, NON_NUMERIC, TOO_LARGE, WORDS_MAX, count_get, refuse,
 };
 use super::storage::{ANNOUNCED_BYTES_MAX, CAS_OF_NONE};
 use super::text::{Words, expires_ms, flags, signed, ttl_s, unsigned};
-use super::{Call, Step};
+use super::{SessionCall, SessionStep};
 use crate::store::{ChangeError, Delta, How, Item, NEVER_MS, Put, PutError, VALUE_BYTES_MAX};
 use crate::{KEY_BYTES_MAX, decimal};
 
@@ -81,14 +81,14 @@ const SET: Allowed = Allowed::with_reasons(b"CcFkMOqsTtv");
 const DELETE: Allowed = Allowed::without_reasons(b"CkOqv");
 const ARITHMETIC: Allowed = Allowed::without_reasons(b"CcDJkMNOqTtv");
 
-pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Step {
+pub(super) fn step(call: &mut SessionCall<'_, '_>, line: CommandLine<'_>, input: &[u8]) -> SessionStep {
     let words = Words::<WORDS_MAX>::of(line.text);
     let kept = words.kept();
     let name = kept[0];
     if name == b"mn" {
         call.turn.stats.add(|c| &c.requests, 1);
         call.out.extend_from_slice(b"MN\r\n");
-        return Step::Done(line.bytes);
+        return SessionStep::Done(line.bytes);
     }
     let Some(&key) = kept.get(1) else { return refuse(call, line, if name == b"me" { BAD_LINE } else { ERROR }) };
     if key.len() > KEY_BYTES_MAX || words.count() > kept.len() {
@@ -112,7 +112,7 @@ pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, input: &[u8]) -> Ste
         call.turn.stats.add(|c| &c.refused, 1);
         call.out.extend_from_slice(words);
     }
-    Step::Done(line.bytes)
+    SessionStep::Done(line.bytes)
 }
 
 impl<'a> Flags<'a> {
@@ -209,7 +209,7 @@ fn put_flag(out: &mut Vec<u8>, letter: u8, number: u64) {
     decimal::put(out, number);
 }
 
-fn get(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
+fn get(call: &mut SessionCall<'_, '_>, key: &[u8], flags: &Flags<'_>) {
     let (turn, out) = (call.turn, &mut *call.out);
     let write = |item: &Item<'_>| {
         if flags.value {
@@ -235,7 +235,7 @@ fn get(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
     }
 }
 
-fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) -> Step {
+fn set(call: &mut SessionCall<'_, '_>, line: CommandLine<'_>, kept: &[&[u8]], input: &[u8]) -> SessionStep {
     let announced = kept.get(2).and_then(|word| unsigned(word)).filter(|bytes| *bytes <= ANNOUNCED_BYTES_MAX);
     let Some(value_bytes) = announced.and_then(|bytes| usize::try_from(bytes).ok()) else {
         return refuse(call, line, BAD_LINE);
@@ -246,12 +246,12 @@ fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) ->
         Ok(_) if value_bytes > VALUE_BYTES_MAX => {
             let _ = call.turn.server.store.delete(now_ms, key, 0);
             refuse(call, line, TOO_LARGE);
-            return Step::Skip(line.bytes, value_bytes + 2);
+            return SessionStep::Skip(line.bytes, value_bytes + 2);
         }
         Ok(flags) => flags,
         Err(words) => {
             refuse(call, line, words);
-            return Step::Skip(line.bytes, value_bytes + 2);
+            return SessionStep::Skip(line.bytes, value_bytes + 2);
         }
     };
     let request_bytes = line.bytes + value_bytes + 2;
@@ -259,20 +259,20 @@ fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) ->
         if call.is_starved {
             let _ = call.turn.server.store.delete(now_ms, key, 0);
             call.out.extend_from_slice(NO_MEMORY_TO_STORE);
-            return Step::Skip(line.bytes, value_bytes + 2);
+            return SessionStep::Skip(line.bytes, value_bytes + 2);
         }
-        return Step::More(request_bytes);
+        return SessionStep::More(request_bytes);
     };
     call.turn.stats.add(|c| &c.requests, 1);
     let Some(value) = body.strip_suffix(b"\r\n") else {
         call.out.extend_from_slice(BAD_CHUNK);
-        return Step::Done(request_bytes);
+        return SessionStep::Done(request_bytes);
     };
     call.turn.stats.add(|c| &c.sets, 1);
     let expires_ms = flags.expires_ms.unwrap_or(NEVER_MS);
     let put = Put { how, cas: flags.put_cas(how), flags: flags.client_flags, expires_ms, value };
     let (word, cas): (&[u8], u64) = match call.turn.server.store.put(now_ms, key, &put) {
-        Ok(_) if flags.quiet => return Step::Done(request_bytes),
+        Ok(_) if flags.quiet => return SessionStep::Done(request_bytes),
         Ok(cas) => (b"HD", cas),
         Err(PutError::NotFound) if matches!(how, How::Append | How::Prepend) => (b"NS", 0),
         Err(PutError::NotStored) => (b"NS", 0),
@@ -280,7 +280,7 @@ fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) ->
         Err(PutError::NotFound) => (b"NF", 0),
         Err(PutError::TooLarge { .. }) => {
             call.out.extend_from_slice(TOO_LARGE);
-            return Step::Done(request_bytes);
+            return SessionStep::Done(request_bytes);
         }
     };
     call.out.extend_from_slice(word);
@@ -299,7 +299,7 @@ fn set(call: &mut Call<'_, '_>, line: Line<'_>, kept: &[&[u8]], input: &[u8]) ->
         }
     }
     call.out.extend_from_slice(b"\r\n");
-    Step::Done(request_bytes)
+    SessionStep::Done(request_bytes)
 }
 
 fn set_how(mode: u8) -> Result<How, &'static [u8]> {
@@ -313,7 +313,7 @@ fn set_how(mode: u8) -> Result<How, &'static [u8]> {
     })
 }
 
-fn delete(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
+fn delete(call: &mut SessionCall<'_, '_>, key: &[u8], flags: &Flags<'_>) {
     call.turn.stats.add(|c| &c.deletes, 1);
     let word: &[u8] = match call.turn.server.store.delete(call.turn.now_ms, key, flags.exact_cas()) {
         Ok(()) if flags.quiet => return,
@@ -325,7 +325,7 @@ fn delete(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) {
     flags.answer(call.out, key, None, call.turn.now_ms);
 }
 
-fn arithmetic(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) -> Result<(), &'static [u8]> {
+fn arithmetic(call: &mut SessionCall<'_, '_>, key: &[u8], flags: &Flags<'_>) -> Result<(), &'static [u8]> {
     let down = match flags.mode {
         0 | b'I' | b'i' | b'+' => false,
         b'D' | b'd' | b'-' => true,
@@ -374,7 +374,7 @@ fn arithmetic(call: &mut Call<'_, '_>, key: &[u8], flags: &Flags<'_>) -> Result<
 }
 
 /// `me`: what is known of a record.
-fn explain(call: &mut Call<'_, '_>, key: &[u8]) {
+fn explain(call: &mut SessionCall<'_, '_>, key: &[u8]) {
     let (turn, out) = (call.turn, &mut *call.out);
     let found = turn.server.store.get(turn.now_ms, key, |item| {
         out.extend_from_slice(b"ME ");

@@ -3,14 +3,15 @@
 //!
 //! A [`Session`] is one connection without the connection: it is handed the bytes that have come and not been used,
 //! says how many of them it used up and what has to happen next, and appends its answers to a buffer. So a request may
-//! be split over any number of reads, many may come in one, and tests need no socket. It keeps no bytes itself; whoever
-//! calls it must be able to keep [`INPUT_BYTES_MAX`], and no more is ever asked for.
+//! be split over any number of reads, many may come in one, and tests need no socket. It keeps no bytes itself; its
+//! caller must be able to keep [`INPUT_BYTES_MAX`], and no more is ever asked for.
 //!
 //! Source of formats, limits and words: memcached `doc/protocol.txt` and `protocol_binary.h`, and what its version
 //! 1.6.18 answers; <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
 mod ascii;
 mod binary;
+mod line;
 mod meta;
 mod resp;
 mod server;
@@ -81,14 +82,14 @@ pub struct Turn<'a> {
 }
 
 /// A request's surroundings, for the protocols.
-struct Call<'a, 'b> {
+struct SessionCall<'a, 'b> {
     turn: Turn<'a>,
     out: &'b mut Vec<u8>,
-    /// There is no memory to wait for the rest of the request: it is to be refused, and [`Step::More`] is no answer.
+    /// There is no memory to wait for the rest of the request: it is to be refused, and [`SessionStep::More`] is no answer.
     is_starved: bool,
 }
 
-impl Call<'_, '_> {
+impl SessionCall<'_, '_> {
     fn count_starved(&self) {
         self.turn.stats.add(|c| &c.requests, 1);
         self.turn.stats.add(|c| &c.refused, 1);
@@ -97,7 +98,7 @@ impl Call<'_, '_> {
 }
 
 /// What a protocol did with the request at the start of the input.
-enum Step {
+enum SessionStep {
     /// Used up so many bytes.
     Done(usize),
     /// Used up so many bytes, and the same number and these many behind them are to be thrown away.
@@ -176,7 +177,7 @@ impl Session {
                 return Progress { used, next: Next::Write };
             }
             let asked = turn.stats.requests();
-            let step = self.step(&mut Call { turn: *turn, out, is_starved: false }, rest);
+            let step = self.step(&mut SessionCall { turn: *turn, out, is_starved: false }, rest);
             turn.stats.work_since(asked);
             match self.take(step, rest.len()) {
                 Some(bytes) => used += bytes,
@@ -189,10 +190,10 @@ impl Session {
     /// protocol's words, and goes on with what is behind it as [`advance`](Self::advance) does. To be called after that
     /// has asked for more input. What is still to come of the request will be thrown away.
     pub fn refuse_for_memory(&mut self, turn: &Turn<'_>, input: &[u8], out: &mut Vec<u8>) -> Progress {
-        let mut call = Call { turn: *turn, out, is_starved: true };
+        let mut call = SessionCall { turn: *turn, out, is_starved: true };
         call.count_starved();
         let step = self.step(&mut call, input);
-        assert!(!matches!(step, Step::More(_)), "nobody can wait for more");
+        assert!(!matches!(step, SessionStep::More(_)), "no more can be waited for");
         let Some(used) = self.take(step, input.len()) else {
             return Progress { used: input.len(), next: Next::Close };
         };
@@ -202,29 +203,29 @@ impl Session {
 
     /// Keeps what follows from a step on an input of `there` bytes; returns the bytes used up, `None` to close.
     #[inline]
-    fn take(&mut self, step: Step, there: usize) -> Option<usize> {
+    fn take(&mut self, step: SessionStep, there: usize) -> Option<usize> {
         let is_used = |bytes| assert!((1..=there).contains(&bytes), "a request has bytes, and no more than there are");
         self.wanted = 1;
         match step {
-            Step::Done(bytes) => {
+            SessionStep::Done(bytes) => {
                 is_used(bytes);
                 Some(bytes)
             }
-            Step::Skip(bytes, skip) => {
+            SessionStep::Skip(bytes, skip) => {
                 is_used(bytes);
                 self.skip = skip;
                 Some(bytes)
             }
-            Step::SkipLine => {
+            SessionStep::SkipLine => {
                 self.skip_line = true;
                 Some(0)
             }
-            Step::More(bytes) => {
+            SessionStep::More(bytes) => {
                 assert!(bytes > there && bytes <= INPUT_BYTES_MAX, "what is asked for is bounded and not there");
                 self.wanted = bytes;
                 Some(0)
             }
-            Step::Close => None,
+            SessionStep::Close => None,
         }
     }
 
@@ -233,7 +234,7 @@ impl Session {
         matches!(&self.protocol, Protocol::Ascii(ascii) if ascii.is_amid_get())
     }
 
-    fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    fn step(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         match &mut self.protocol {
             Protocol::Undecided => {
                 let is_binary = input[0] == binary::REQUEST_MAGIC;

@@ -4,7 +4,7 @@
 mod hello;
 
 use super::text::{Words, signed, unsigned};
-use super::{Call, LINE_BYTES_MAX, Step, stats};
+use super::{LINE_BYTES_MAX, SessionCall, SessionStep, stats};
 use crate::decimal;
 use crate::store::{How, Item, NEVER_MS, Put, PutError, VALUE_BYTES_MAX};
 
@@ -36,22 +36,22 @@ pub(super) enum Version {
 }
 
 impl Resp {
-    pub(super) fn step(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    pub(super) fn step(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         if self.unwanted > 0 {
             return self.throw_away(call, input);
         }
         if input[0] == b'*' { self.array(call, input) } else { self.inline(call, input) }
     }
 
-    fn array(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    fn array(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         let (count, mut at) = match length_at(input, 0) {
             LineAt::Whole(line, next) => (signed(&line[1..]), next),
-            LineAt::Unfinished if call.is_starved => return no_memory(call, Step::Close),
-            LineAt::Unfinished => return Step::More(input.len() + 1),
+            LineAt::Unfinished if call.is_starved => return no_memory(call, SessionStep::Close),
+            LineAt::Unfinished => return SessionStep::More(input.len() + 1),
             LineAt::TooLong => return protocol_error(call, "invalid multibulk length"),
         };
         let count = match count {
-            Some(..=0) => return Step::Done(at),
+            Some(..=0) => return SessionStep::Done(at),
             Some(count) if count <= WORDS_MAX as i64 => count as usize,
             _ => return protocol_error(call, "invalid multibulk length"),
         };
@@ -62,9 +62,9 @@ impl Resp {
                 LineAt::Whole(line, next) => (line, next),
                 LineAt::Unfinished if call.is_starved => {
                     self.unwanted = count - index;
-                    return no_memory(call, Step::Done(at));
+                    return no_memory(call, SessionStep::Done(at));
                 }
-                LineAt::Unfinished => return Step::More(input.len() + 1),
+                LineAt::Unfinished => return SessionStep::More(input.len() + 1),
                 LineAt::TooLong => return protocol_error(call, "invalid bulk length"),
             };
             let length = match length(line) {
@@ -79,9 +79,9 @@ impl Resp {
             if input.len() < end + 2 {
                 if call.is_starved {
                     self.unwanted = count - index - 1;
-                    return no_memory(call, Step::Skip(next, length + 2));
+                    return no_memory(call, SessionStep::Skip(next, length + 2));
                 }
-                return Step::More(end + 2);
+                return SessionStep::More(end + 2);
             }
             // As redis: the end of line is taken and not looked at.
             *word = &input[next..end];
@@ -90,17 +90,21 @@ impl Resp {
         execute(call, &mut self.speaks, &words[..count], at)
     }
 
-    fn inline(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    fn inline(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         let scanned = std::mem::take(&mut self.scanned);
         match line_at(input, 0, scanned, LINE_BYTES_MAX) {
             LineAt::Whole(line, next) => {
                 let words = Words::<WORDS_MAX>::of(line);
-                if words.count() == 0 { Step::Done(next) } else { execute(call, &mut self.speaks, words.kept(), next) }
+                if words.count() == 0 {
+                    SessionStep::Done(next)
+                } else {
+                    execute(call, &mut self.speaks, words.kept(), next)
+                }
             }
-            LineAt::Unfinished if call.is_starved => no_memory(call, Step::SkipLine),
+            LineAt::Unfinished if call.is_starved => no_memory(call, SessionStep::SkipLine),
             LineAt::Unfinished => {
                 self.scanned = input.len();
-                Step::More(input.len() + 1)
+                SessionStep::More(input.len() + 1)
             }
             LineAt::TooLong => protocol_error(call, "too big inline request"),
         }
@@ -108,25 +112,25 @@ impl Resp {
 
     /// One word of a request that was refused.
     #[cold]
-    fn throw_away(&mut self, call: &mut Call<'_, '_>, input: &[u8]) -> Step {
+    fn throw_away(&mut self, call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
         match length_at(input, 0) {
             LineAt::Whole(line, next) => match length(line) {
                 Ok(length) => {
                     self.unwanted -= 1;
-                    Step::Skip(next, length + 2)
+                    SessionStep::Skip(next, length + 2)
                 }
                 Err(what) => protocol_error(call, &what),
             },
             // The error was told already.
-            LineAt::Unfinished if call.is_starved => Step::Close,
-            LineAt::Unfinished => Step::More(input.len() + 1),
+            LineAt::Unfinished if call.is_starved => SessionStep::Close,
+            LineAt::Unfinished => SessionStep::More(input.len() + 1),
             LineAt::TooLong => protocol_error(call, "invalid bulk length"),
         }
     }
 }
 
 #[cold]
-fn no_memory(call: &mut Call<'_, '_>, step: Step) -> Step {
+fn no_memory(call: &mut SessionCall<'_, '_>, step: SessionStep) -> SessionStep {
     put_error(call.out, NO_MEMORY);
     step
 }
@@ -152,10 +156,10 @@ fn line_at(rest: &[u8], at: usize, scanned: usize, bytes_max: usize) -> LineAt<'
     }
 }
 
-fn protocol_error(call: &mut Call<'_, '_>, what: &str) -> Step {
+fn protocol_error(call: &mut SessionCall<'_, '_>, what: &str) -> SessionStep {
     call.turn.stats.add(|c| &c.refused, 1);
     put_error(call.out, &format!("ERR Protocol error: {what}"));
-    Step::Close
+    SessionStep::Close
 }
 
 /// The length of a word, from its line.
@@ -168,7 +172,7 @@ fn length(line: &[u8]) -> Result<usize, String> {
     length.filter(|length| *length <= VALUE_BYTES_MAX).ok_or_else(|| "invalid bulk length".to_owned())
 }
 
-fn execute(call: &mut Call<'_, '_>, speaks: &mut Version, words: &[&[u8]], bytes: usize) -> Step {
+fn execute(call: &mut SessionCall<'_, '_>, speaks: &mut Version, words: &[&[u8]], bytes: usize) -> SessionStep {
     call.turn.stats.add(|c| &c.requests, 1);
     let mut name = [0; 16];
     let upper = match name.get_mut(..words[0].len()) {
@@ -208,7 +212,7 @@ fn execute(call: &mut Call<'_, '_>, speaks: &mut Version, words: &[&[u8]], bytes
         (b"INFO", _) => info(call),
         (b"QUIT", _) => {
             put_ok(call.out);
-            return Step::Close;
+            return SessionStep::Close;
         }
         (
             b"GET" | b"SET" | b"DEL" | b"UNLINK" | b"EXISTS" | b"TTL" | b"PTTL" | b"PING" | b"ECHO" | b"SELECT"
@@ -220,23 +224,23 @@ fn execute(call: &mut Call<'_, '_>, speaks: &mut Version, words: &[&[u8]], bytes
         }
         _ => unknown(call, words),
     }
-    Step::Done(bytes)
+    SessionStep::Done(bytes)
 }
 
-fn get(call: &mut Call<'_, '_>, speaks: Version, key: &[u8]) {
+fn get(call: &mut SessionCall<'_, '_>, speaks: Version, key: &[u8]) {
     if !read(call, key, |out, item| put_bulk(out, item.value)) {
         put_null(call.out, speaks);
     }
 }
 
-fn read(call: &mut Call<'_, '_>, key: &[u8], found: impl FnOnce(&mut Vec<u8>, &Item<'_>)) -> bool {
+fn read(call: &mut SessionCall<'_, '_>, key: &[u8], found: impl FnOnce(&mut Vec<u8>, &Item<'_>)) -> bool {
     let (turn, out) = (call.turn, &mut *call.out);
     let hit = turn.server.store.get(turn.now_ms, key, |item| found(out, item)).is_some();
-    super::ascii::count_get(call, hit);
+    super::line::count_get(call, hit);
     hit
 }
 
-fn set(call: &mut Call<'_, '_>, speaks: Version, arguments: &[&[u8]]) {
+fn set(call: &mut SessionCall<'_, '_>, speaks: Version, arguments: &[&[u8]]) {
     let turn = call.turn;
     let (key, value) = (arguments[0], arguments[1]);
     let (how, expires_ms) = match set_options(&arguments[2..], turn.now_ms) {
@@ -276,14 +280,14 @@ fn set_options(options: &[&[u8]], now_ms: u64) -> Result<(How, u64), &'static st
     Ok((how, expires_ms.unwrap_or(NEVER_MS)))
 }
 
-fn delete(call: &mut Call<'_, '_>, keys: &[&[u8]]) {
+fn delete(call: &mut SessionCall<'_, '_>, keys: &[&[u8]]) {
     let turn = call.turn;
     turn.stats.add(|c| &c.deletes, keys.len() as u64);
     let gone = keys.iter().filter(|key| turn.server.store.delete(turn.now_ms, key, 0).is_ok()).count();
     put_integer(call.out, gone as i64);
 }
 
-fn time_to_live(call: &mut Call<'_, '_>, key: &[u8], unit_ms: u64) {
+fn time_to_live(call: &mut SessionCall<'_, '_>, key: &[u8], unit_ms: u64) {
     let turn = call.turn;
     let expires_ms = turn.server.store.get(turn.now_ms, key, |item| item.expires_ms);
     let left = match expires_ms {
@@ -295,7 +299,7 @@ fn time_to_live(call: &mut Call<'_, '_>, key: &[u8], unit_ms: u64) {
 }
 
 /// The two parameters that redis-benchmark asks for.
-fn config_get(call: &mut Call<'_, '_>, speaks: Version, name: &[u8]) {
+fn config_get(call: &mut SessionCall<'_, '_>, speaks: Version, name: &[u8]) {
     let value: &[u8] = match name.to_ascii_lowercase().as_slice() {
         b"save" => b"",
         b"appendonly" => b"no",
@@ -306,7 +310,7 @@ fn config_get(call: &mut Call<'_, '_>, speaks: Version, name: &[u8]) {
     put_bulk(call.out, value);
 }
 
-fn info(call: &mut Call<'_, '_>) {
+fn info(call: &mut SessionCall<'_, '_>) {
     let mut text = format!(
         "# Server\r\nserver_name:napier\r\nredis_version:{}\r\nversion:{}\r\n",
         stats::REDIS_VERSION,
@@ -319,7 +323,7 @@ fn info(call: &mut Call<'_, '_>) {
     put_bulk(call.out, text.as_bytes());
 }
 
-fn unknown(call: &mut Call<'_, '_>, words: &[&[u8]]) {
+fn unknown(call: &mut SessionCall<'_, '_>, words: &[&[u8]]) {
     call.turn.stats.add(|c| &c.refused, 1);
     let shown = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned();
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(words[0]));

@@ -5,7 +5,7 @@
 //!
 //! Source: sockperf `src/message.h`, and what its version 3.7 sends.
 
-use super::{Call, Step, Turn};
+use super::{SessionCall, SessionStep, Turn};
 use crate::store::VALUE_BYTES_MAX;
 
 const HEADER_BYTES: usize = 14;
@@ -21,12 +21,12 @@ const FLAG_CLIENT: u16 = 1;
 const FLAG_PONG: u16 = 2;
 
 /// What a header says.
-struct Header {
+struct MessageHeader {
     flags: u16,
     message_bytes: usize,
 }
 
-impl Header {
+impl MessageHeader {
     /// `None` if the length is none that a message has.
     fn of(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let flags = u16::from_be_bytes([bytes[FLAGS_AT], bytes[FLAGS_AT + 1]]);
@@ -42,26 +42,26 @@ impl Header {
 }
 
 /// Appends the answer to a message.
-fn answer(header: &Header, message: &[u8], out: &mut Vec<u8>) {
+fn answer(header: &MessageHeader, message: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(message);
     out[start + FLAGS_AT..start + LENGTH_AT].copy_from_slice(&(header.flags & !FLAG_CLIENT).to_be_bytes());
 }
 
-pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
-    let more = |bytes| if call.is_starved { Step::Close } else { Step::More(bytes) };
+pub(super) fn step(call: &mut SessionCall<'_, '_>, input: &[u8]) -> SessionStep {
+    let more = |bytes| if call.is_starved { SessionStep::Close } else { SessionStep::More(bytes) };
     let Some(header) = input.first_chunk() else { return more(HEADER_BYTES) };
-    let Some(header) = Header::of(header) else {
+    let Some(header) = MessageHeader::of(header) else {
         // The end of this message, and so the start of the next one, is not known.
         call.turn.stats.add(|c| &c.refused, 1);
-        return Step::Close;
+        return SessionStep::Close;
     };
     let Some(message) = input.get(..header.message_bytes) else { return more(header.message_bytes) };
     call.turn.stats.add(|c| &c.requests, 1);
     if header.wants_answer() {
         answer(&header, message, call.out);
     }
-    Step::Done(message.len())
+    SessionStep::Done(message.len())
 }
 
 /// Writes the answer to the message in a datagram to `out`, whose old content goes; it stays empty if no answer is
@@ -69,7 +69,7 @@ pub(super) fn step(call: &mut Call<'_, '_>, input: &[u8]) -> Step {
 pub fn answer_datagram(turn: &Turn<'_>, datagram: &[u8], out: &mut Vec<u8>) {
     turn.stats.add(|c| &c.datagrams, 1);
     out.clear();
-    let header = datagram.first_chunk().and_then(Header::of);
+    let header = datagram.first_chunk().and_then(MessageHeader::of);
     let Some(header) = header.filter(|header| header.message_bytes == datagram.len()) else {
         turn.stats.add(|c| &c.refused, 1);
         return;

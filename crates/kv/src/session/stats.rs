@@ -1,7 +1,7 @@
 //! What a server says of itself, in memcached's names.
 
-use super::Call;
-use super::ascii::ERROR;
+use super::SessionCall;
+use super::line::ERROR;
 
 /// The version that clients are told: those of libmemcached read the first three numbers and expect them to be of a
 /// memcached.
@@ -10,7 +10,7 @@ pub(super) const VERSION: &str = concat!("1.6.18-napier-", env!("CARGO_PKG_VERSI
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 /// Answers `stats [what]`; returns what ends the answer.
-pub(super) fn ascii(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
+pub(super) fn ascii(call: &mut SessionCall<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
     match words[1..] {
         [] => {
             for (name, value) in general(call) {
@@ -26,7 +26,7 @@ pub(super) fn ascii(call: &mut Call<'_, '_>, words: &[&[u8]]) -> &'static [u8] {
 }
 
 /// Names and values.
-pub(super) fn general(call: &Call<'_, '_>) -> Vec<(&'static str, String)> {
+pub(super) fn general(call: &SessionCall<'_, '_>) -> Vec<(&'static str, String)> {
     let server = call.turn.server;
     let (totals, store) = (server.totals(), server.store_stats());
     let now_ms = call.turn.now_ms;

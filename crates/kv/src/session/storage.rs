@@ -1,8 +1,8 @@
 //! ASCII commands that carry a value: a line, and as many bytes as it announces, with an end of line.
 
-use super::ascii::{BAD_CHUNK, BAD_LINE, Command, ERROR, Line, NO_MEMORY_TO_STORE, TOO_LARGE, refuse};
+use super::line::{BAD_CHUNK, BAD_LINE, Command, CommandLine, ERROR, NO_MEMORY_TO_STORE, TOO_LARGE, refuse};
 use super::text::{Words, expires_ms, flags, signed, unsigned};
-use super::{Call, Step};
+use super::{SessionCall, SessionStep};
 use crate::KEY_BYTES_MAX;
 use crate::store::{How, Put, PutError, VALUE_BYTES_MAX};
 
@@ -13,7 +13,7 @@ pub(super) const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 pub(super) const CAS_OF_NONE: u64 = u64::MAX;
 
 /// What the line says.
-struct Header<'a> {
+struct ValueHeader<'a> {
     key: &'a [u8],
     flags: u32,
     exptime_s: i64,
@@ -24,7 +24,12 @@ struct Header<'a> {
 /// Words of the longest command, `cas`, behind its name.
 const WORDS_MAX: usize = 6;
 
-pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, (name, behind): Command<'_>, input: &[u8]) -> Step {
+pub(super) fn step(
+    call: &mut SessionCall<'_, '_>,
+    line: CommandLine<'_>,
+    (name, behind): Command<'_>,
+    input: &[u8],
+) -> SessionStep {
     let words = Words::<WORDS_MAX>::of(behind);
     let with_cas = name == b"cas";
     let least = if with_cas { 5 } else { 4 };
@@ -39,16 +44,16 @@ pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, (name, behind): Comm
         // As memcached: the old value goes as well, for it is not what the client believes to be there.
         let _ = call.turn.server.store.delete(call.turn.now_ms, header.key, 0);
         refuse(call, line, if quiet { b"" } else { TOO_LARGE });
-        return Step::Skip(line.bytes, header.value_bytes + 2);
+        return SessionStep::Skip(line.bytes, header.value_bytes + 2);
     }
     let request_bytes = line.bytes + header.value_bytes + 2;
     let Some(body) = input.get(line.bytes..request_bytes) else {
         if call.is_starved {
             let _ = call.turn.server.store.delete(call.turn.now_ms, header.key, 0);
             call.out.extend_from_slice(if quiet { b"" } else { NO_MEMORY_TO_STORE });
-            return Step::Skip(line.bytes, header.value_bytes + 2);
+            return SessionStep::Skip(line.bytes, header.value_bytes + 2);
         }
-        return Step::More(request_bytes);
+        return SessionStep::More(request_bytes);
     };
     call.turn.stats.add(|c| &c.requests, 1);
     let answer = match body.strip_suffix(b"\r\n") {
@@ -58,11 +63,11 @@ pub(super) fn step(call: &mut Call<'_, '_>, line: Line<'_>, (name, behind): Comm
     if !quiet {
         call.out.extend_from_slice(answer);
     }
-    Step::Done(request_bytes)
+    SessionStep::Done(request_bytes)
 }
 
-fn header<'a>(words: &[&'a [u8]], with_cas: bool) -> Option<Header<'a>> {
-    let header = Header {
+fn header<'a>(words: &[&'a [u8]], with_cas: bool) -> Option<ValueHeader<'a>> {
+    let header = ValueHeader {
         key: words[0],
         flags: flags(words[1])?,
         exptime_s: signed(words[2])?,
@@ -73,7 +78,7 @@ fn header<'a>(words: &[&'a [u8]], with_cas: bool) -> Option<Header<'a>> {
     (header.key.len() <= KEY_BYTES_MAX).then_some(header)
 }
 
-fn store(call: &Call<'_, '_>, name: &[u8], header: &Header<'_>, value: &[u8]) -> &'static [u8] {
+fn store(call: &SessionCall<'_, '_>, name: &[u8], header: &ValueHeader<'_>, value: &[u8]) -> &'static [u8] {
     let how = match name {
         b"add" => How::Add,
         b"replace" => How::Replace,

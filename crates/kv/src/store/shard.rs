@@ -1,5 +1,5 @@
 //! The records of one shard, and which of them makes room: the hand of a clock goes round and takes the first record
-//! that nobody asked for since it passed last.
+//! that was not asked for since it passed last.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

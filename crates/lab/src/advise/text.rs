@@ -260,7 +260,7 @@ fn effect_words(effect: &Effect) -> String {
     }
 }
 
-/// The commands that put a mode into force: none for a choice that does not do what is wanted, or that is what there is anyhow.
+/// The commands that apply a mode: none for a choice that does not do what is wanted, or that is what there is anyhow.
 #[must_use]
 pub fn commands(choice: &Choice, device: &str) -> Vec<String> {
     let mode = choice.mode;

@@ -149,12 +149,12 @@ pub(crate) enum ChannelError {
 
 /// Which side a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Side {
+pub(crate) enum ChannelSide {
     Agent,
     Driver,
 }
 
-impl Side {
+impl ChannelSide {
     const fn word(self) -> &'static [u8] {
         match self {
             Self::Agent => b"agent",
@@ -168,7 +168,7 @@ impl Side {
 pub(crate) struct Outgoing {
     stream: TcpStream,
     key: Sum,
-    from: Side,
+    from: ChannelSide,
     number: u64,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Incoming {
     stream: TcpStream,
     key: Sum,
-    from: Side,
+    from: ChannelSide,
     number: u64,
     bytes_max: usize,
 }
@@ -185,7 +185,7 @@ pub(crate) struct Incoming {
 /// Proves to the other side that this one has the secret, and that it has.
 pub(crate) fn open(
     stream: TcpStream,
-    own: Side,
+    own: ChannelSide,
     secret: &Secret,
     interrupted: &AtomicBool,
 ) -> Result<(Outgoing, Incoming), ChannelError> {
@@ -197,20 +197,20 @@ pub(crate) fn open(
     let (mut head, mut proof) = ([0; MAGIC.len() + SUM_BYTES], [0; 2 * SUM_BYTES]);
     let fresh = nonce()?;
     let nonces = match own {
-        Side::Agent => {
+        ChannelSide::Agent => {
             (&stream).write_all(&[&MAGIC[..], &fresh].concat())?;
             fill(&stream, &mut proof, until, interrupted)?;
             let (theirs, sum) = proof.split_at(SUM_BYTES);
             let nonces = [fresh, theirs.try_into().expect("so many bytes")];
-            secret.sum(Side::Driver.word(), &nonces).verify_slice(sum).map_err(|_| ChannelError::Secret)?;
-            (&stream).write_all(&made(secret.sum(Side::Agent.word(), &nonces)))?;
+            secret.sum(ChannelSide::Driver.word(), &nonces).verify_slice(sum).map_err(|_| ChannelError::Secret)?;
+            (&stream).write_all(&made(secret.sum(ChannelSide::Agent.word(), &nonces)))?;
             nonces
         }
-        Side::Driver => {
+        ChannelSide::Driver => {
             fill(&stream, &mut head, until, interrupted)?;
             let theirs = head.strip_prefix(&MAGIC[..]).ok_or(ChannelError::Stranger)?;
             let nonces = [theirs.try_into().expect("so many bytes"), fresh];
-            (&stream).write_all(&[fresh, made(secret.sum(Side::Driver.word(), &nonces))].concat())?;
+            (&stream).write_all(&[fresh, made(secret.sum(ChannelSide::Driver.word(), &nonces))].concat())?;
             let sum = &mut proof[..SUM_BYTES];
             // An agent that gets a wrong proof closes.
             fill(&stream, sum, until, interrupted).map_err(|error| match error {
@@ -218,14 +218,14 @@ pub(crate) fn open(
                 ChannelError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset => ChannelError::Secret,
                 other => other,
             })?;
-            secret.sum(Side::Agent.word(), &nonces).verify_slice(sum).map_err(|_| ChannelError::Secret)?;
+            secret.sum(ChannelSide::Agent.word(), &nonces).verify_slice(sum).map_err(|_| ChannelError::Secret)?;
             nonces
         }
     };
     let key = made(secret.sum(b"key", &nonces));
     let (from, bytes_max) = match own {
-        Side::Agent => (Side::Driver, TO_AGENT_BYTES_MAX),
-        Side::Driver => (Side::Agent, TO_DRIVER_BYTES_MAX),
+        ChannelSide::Agent => (ChannelSide::Driver, TO_AGENT_BYTES_MAX),
+        ChannelSide::Driver => (ChannelSide::Agent, TO_DRIVER_BYTES_MAX),
     };
     let out = Outgoing { stream: stream.try_clone()?, key, from: own, number: 0 };
     Ok((out, Incoming { stream, key, from, number: 0, bytes_max }))

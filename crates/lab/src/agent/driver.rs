@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use napier_kv::load::plan::{Measured, nanos};
 
-use super::channel::{ChannelError, Incoming, MESSAGE_MAX, Outgoing, Secret, Side, open};
-use super::{Offer, Report};
+use super::channel::{ChannelError, ChannelSide, Incoming, MESSAGE_MAX, Outgoing, Secret, open};
+use super::{AgentReport, Offer};
 
 /// How long an agent may take to connect its flows, beside its run.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -71,10 +71,10 @@ impl Driver {
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         let stream = TcpStream::connect_timeout(&self.at, MESSAGE_MAX)
             .context("no connection: start one there (napier load kv --agent ADDRESS:PORT --secret-file FILE)")?;
-        let (out, mut incoming) = open(stream, Side::Driver, &self.secret, interrupted)?;
+        let (out, mut incoming) = open(stream, ChannelSide::Driver, &self.secret, interrupted)?;
         match incoming.next(Some(Instant::now() + MESSAGE_MAX), interrupted)? {
-            Report::Ready => Ok(Ok((out, incoming))),
-            Report::Busy => Ok(Err("another comparison drives it: one at a time".to_owned())),
+            AgentReport::Ready => Ok(Ok((out, incoming))),
+            AgentReport::Busy => Ok(Err("another comparison drives it: one at a time".to_owned())),
             other => bail!("it says {} before it is ready", other.name()),
         }
     }
@@ -97,13 +97,13 @@ fn drive(
         })?;
         match report {
             // If nobody listens, nobody waits for it.
-            Report::Started => drop(started.send(())),
-            Report::Edge(begins) => on_edge(begins),
-            Report::Done(measured) => {
+            AgentReport::Started => drop(started.send(())),
+            AgentReport::Edge(begins) => on_edge(begins),
+            AgentReport::Done(measured) => {
                 ensure!(measured.window_ns == nanos(window.measure), "it measured another time than it was asked to");
                 return Ok(*measured);
             }
-            Report::Failed(why) => bail!("{why}"),
+            AgentReport::Failed(why) => bail!("{why}"),
             other => bail!("it says {} in a run", other.name()),
         }
     }

@@ -60,7 +60,7 @@ impl Offer {
 /// What an agent says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Report {
+pub(crate) enum AgentReport {
     /// It serves this connection.
     Ready,
     /// It serves another one.
@@ -75,7 +75,7 @@ pub(crate) enum Report {
     Failed(String),
 }
 
-impl Report {
+impl AgentReport {
     const fn name(&self) -> &'static str {
         match self {
             Self::Ready => "ready",

@@ -19,8 +19,8 @@ use napier_kv::load::wire::SocketWire;
 use napier_kv::profile::{Profile, ProfileConfig};
 use rustix::net::sockopt;
 
-use super::channel::{ChannelError, Incoming, Outgoing, Secret, Side, open};
-use super::{Offer, Report};
+use super::channel::{ChannelError, ChannelSide, Incoming, Outgoing, Secret, open};
+use super::{AgentReport, Offer};
 use crate::offer;
 
 /// Connections that may be open at a time, those that are still unknown included.
@@ -60,7 +60,7 @@ pub struct Served {
 }
 
 /// What the connections of an agent share.
-struct Shared<'a> {
+struct AgentShared<'a> {
     secret: &'a Secret,
     served: &'a Served,
     told: &'a (dyn Fn(String) + Sync),
@@ -109,7 +109,8 @@ impl Agent {
     pub fn serve(&self, interrupted: &AtomicBool, served: &Served, told: &(dyn Fn(String) + Sync)) {
         let (is_driven, open) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (unknown, turned_away) = (Mutex::default(), Mutex::default());
-        let shared = &Shared { secret: &self.secret, served, told, interrupted, is_driven, open, unknown, turned_away };
+        let shared =
+            &AgentShared { secret: &self.secret, served, told, interrupted, is_driven, open, unknown, turned_away };
         std::thread::scope(|scope| {
             while !interrupted.load(Ordering::Relaxed) {
                 if shared.open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
@@ -172,7 +173,7 @@ impl TurnedAway {
     }
 }
 
-impl Shared<'_> {
+impl AgentShared<'_> {
     fn unknown(&self) -> MutexGuard<'_, Unknown> {
         self.unknown.lock().expect("its holders do not panic")
     }
@@ -195,7 +196,7 @@ impl Shared<'_> {
     fn open(&self, stream: TcpStream) -> Result<(Outgoing, Incoming), ChannelError> {
         keep_alive(&stream)?;
         let number = self.unknown().add(&stream)?;
-        let opened = open(stream, Side::Agent, self.secret, self.interrupted);
+        let opened = open(stream, ChannelSide::Agent, self.secret, self.interrupted);
         self.unknown().remove(number);
         opened
     }
@@ -209,7 +210,7 @@ impl Shared<'_> {
         };
         if self.is_driven.swap(true, Ordering::Relaxed) {
             // It is told, if it still listens.
-            let _ = out.send(&Report::Busy);
+            let _ = out.send(&AgentReport::Busy);
             return refuse("another comparison drives this agent");
         }
         self.served.drivers.fetch_add(1, Ordering::Relaxed);
@@ -248,7 +249,7 @@ impl Shared<'_> {
     }
 
     fn run_all(&self, out: &mut Outgoing, offers: &Receiver<Offer>, gone: &AtomicBool) {
-        if out.send(&Report::Ready).is_err() {
+        if out.send(&AgentReport::Ready).is_err() {
             return;
         }
         // Ends when the reader does.
@@ -257,8 +258,8 @@ impl Shared<'_> {
             let count = if measured.is_ok() { &self.served.runs } else { &self.served.failed };
             count.fetch_add(1, Ordering::Relaxed);
             let report = match measured {
-                Ok(measured) => Report::Done(Box::new(measured)),
-                Err(error) => Report::Failed(format!("{error:#}")),
+                Ok(measured) => AgentReport::Done(Box::new(measured)),
+                Err(error) => AgentReport::Failed(format!("{error:#}")),
             };
             if out.send(&report).is_err() {
                 return;
@@ -274,9 +275,9 @@ fn run(offer: &Offer, gone: &AtomicBool, out: &mut Outgoing) -> anyhow::Result<M
     let profile = Profile::new(ProfileConfig::default(), seed)?;
     let wire = SocketWire::connect(KernelClient::new()?, proto, format, server.into(), flows)?;
     let mut generator = Generator::new(wire, flows, offer::plan(&profile, proto, pace));
-    out.send(&Report::Started)?;
+    out.send(&AgentReport::Started)?;
     // If nobody listens any more, the reader says so soon.
-    let on_edge = &mut |begins| drop(out.send(&Report::Edge(begins)));
+    let on_edge = &mut |begins| drop(out.send(&AgentReport::Edge(begins)));
     let measured = generator.run(pace, window, (seed, "client"), gone, on_edge)?;
     ensure!(!gone.load(Ordering::Relaxed), "interrupted");
     Ok(measured)

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use napier_kv::load::net::Proto;
 use napier_kv::load::plan::{Pace, Window};
 
-use super::channel::{ChannelError, Secret, Side, TO_AGENT_BYTES_MAX, open};
+use super::channel::{ChannelError, ChannelSide, Secret, TO_AGENT_BYTES_MAX, open};
 use super::driver::Driver;
-use super::{Agent, Offer, Report, Served};
+use super::{Agent, AgentReport, Offer, Served};
 
 /// An agent on loopback, which ends with the test.
 struct Running {
@@ -170,11 +170,11 @@ fn strangers_and_long_messages_are_turned_away() {
     let _ = stranger.read_to_end(&mut said);
     assert!(said.len() <= 48, "a greeting at most: {}", said.len());
     let stream = TcpStream::connect(agent.at).unwrap();
-    let (mut out, mut incoming) = open(stream, Side::Driver, &Secret::of(SECRET), &NEVER).unwrap();
+    let (mut out, mut incoming) = open(stream, ChannelSide::Driver, &Secret::of(SECRET), &NEVER).unwrap();
     let soon = || Some(Instant::now() + Duration::from_secs(10));
-    assert!(matches!(incoming.next(soon(), &NEVER), Ok(Report::Ready)));
+    assert!(matches!(incoming.next(soon(), &NEVER), Ok(AgentReport::Ready)));
     out.send(&"x".repeat(TO_AGENT_BYTES_MAX)).unwrap();
-    let ended = incoming.next::<Report>(soon(), &NEVER).unwrap_err();
+    let ended = incoming.next::<AgentReport>(soon(), &NEVER).unwrap_err();
     assert!(matches!(ended, ChannelError::Closed | ChannelError::Io(_)), "{ended}");
     Driver::connect(agent.at, &Secret::of(SECRET), &NEVER).expect("it serves others");
 }
@@ -187,22 +187,22 @@ fn what_is_changed_or_repeated_on_the_way_ends_the_connection() {
         let driver = std::thread::spawn(move || {
             let stream = TcpStream::connect(at).unwrap();
             let raw = stream.try_clone().unwrap();
-            (open(stream, Side::Driver, &Secret::of(SECRET), &NEVER).unwrap(), raw)
+            (open(stream, ChannelSide::Driver, &Secret::of(SECRET), &NEVER).unwrap(), raw)
         });
         let stream = listener.accept().unwrap().0;
-        let (mut out, _) = open(stream.try_clone().unwrap(), Side::Agent, &Secret::of(SECRET), &NEVER).unwrap();
+        let (mut out, _) = open(stream.try_clone().unwrap(), ChannelSide::Agent, &Secret::of(SECRET), &NEVER).unwrap();
         let ((_, mut incoming), raw) = driver.join().unwrap();
-        out.send(&Report::Edge(true)).unwrap();
+        out.send(&AgentReport::Edge(true)).unwrap();
         // What is on its way is taken, meddled with, and sent on over the same socket.
         let mut bytes = vec![0; 4 + 32 + r#"{"edge":true}"#.len()];
         (&raw).read_exact(&mut bytes).unwrap();
         meddle(&mut bytes);
         (&stream).write_all(&bytes).unwrap();
         let until = || Some(Instant::now() + Duration::from_secs(10));
-        [(); 2].map(|()| incoming.next::<Report>(until(), &NEVER))
+        [(); 2].map(|()| incoming.next::<AgentReport>(until(), &NEVER))
     };
     let [same, again] = both(&|bytes| bytes.extend_from_within(..));
-    assert!(matches!((same, again), (Ok(Report::Edge(true)), Err(ChannelError::Forged))));
+    assert!(matches!((same, again), (Ok(AgentReport::Edge(true)), Err(ChannelError::Forged))));
     let [changed, _] = both(&|bytes| {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;

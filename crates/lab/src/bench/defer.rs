@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::pin::pin_to;
 use super::rtt::{FRAME_BYTES, write_stamped};
 use super::stat::Spread;
-use crate::force::writes_on_device;
+use crate::apply::writes_on_device;
 use crate::modes::deferral;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
@@ -79,7 +79,7 @@ pub struct Defer {
 }
 
 /// One run: CPU time in us and packets per cycle, cycles per second.
-struct Run {
+struct DeferRun {
     cpu_us: f64,
     per_s: f64,
     packets: f64,
@@ -99,8 +99,8 @@ pub fn defer(config: &DeferConfig) -> anyhow::Result<Vec<Defer>> {
         }
     }
     let timeout_ns = u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX);
-    let row = |(cycle, runs): (DeferCycle, Vec<Run>)| {
-        let spread = |figure: fn(&Run) -> f64| Spread::of(&runs.iter().map(figure).collect::<Vec<_>>());
+    let row = |(cycle, runs): (DeferCycle, Vec<DeferRun>)| {
+        let spread = |figure: fn(&DeferRun) -> f64| Spread::of(&runs.iter().map(figure).collect::<Vec<_>>());
         Defer {
             cycle,
             timeout_ns,
@@ -112,7 +112,7 @@ pub fn defer(config: &DeferConfig) -> anyhow::Result<Vec<Defer>> {
     Ok(runs.into_iter().map(row).collect())
 }
 
-fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -> anyhow::Result<Run> {
+fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -> anyhow::Result<DeferRun> {
     let pair = Pair::new(&LinkConfig::default(), &[cpu], &[sender_cpu])?;
     let timeout = Span { ns: u64::try_from(config.timeout.as_nanos()).context("--timeout is too long")? };
     writes_on_device(&pair.engine, &pair.tested, deferral(DEFER_HARD_IRQS, timeout))?;
@@ -141,15 +141,21 @@ fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -
     })
 }
 
-fn measure(cycle: DeferCycle, config: &DeferConfig, pair: &Pair, source: &RawPort, cpu: usize) -> anyhow::Result<Run> {
+fn measure(
+    cycle: DeferCycle,
+    config: &DeferConfig,
+    pair: &Pair,
+    source: &RawPort,
+    cpu: usize,
+) -> anyhow::Result<DeferRun> {
     let send = || send(pair, source);
     // The first packet begins it; then it is let come into its stride.
     send();
     during(cycle, config.length / 10, config.timeout, send);
-    let before = Reading::take(pair, cpu);
+    let before = DeferReading::take(pair, cpu);
     let begun = Instant::now();
     during(cycle, config.length, config.timeout, send);
-    Reading::take(pair, cpu).since(&before, begun.elapsed().as_secs_f64())
+    DeferReading::take(pair, cpu).since(&before, begun.elapsed().as_secs_f64())
 }
 
 /// Lets time pass, or sends a packet per time-out.
@@ -184,13 +190,13 @@ fn send(pair: &Pair, source: &RawPort) {
 }
 
 /// Counters at one moment.
-struct Reading {
+struct DeferReading {
     cpu: Duration,
     cycles: u64,
     packets: u64,
 }
 
-impl Reading {
+impl DeferReading {
     fn take(pair: &Pair, cpu: usize) -> Self {
         let counted = |role: &ThreadRole| match role {
             ThreadRole::Softirq { cpu: of } => *of == cpu,
@@ -207,11 +213,11 @@ impl Reading {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts for a table")]
-    fn since(&self, before: &Self, seconds: f64) -> anyhow::Result<Run> {
+    fn since(&self, before: &Self, seconds: f64) -> anyhow::Result<DeferRun> {
         let cycles = self.cycles - before.cycles;
         anyhow::ensure!(cycles > 0, "no timer fired in {seconds:.3} s: the run is too short");
         let cycles = cycles as f64;
-        Ok(Run {
+        Ok(DeferRun {
             cpu_us: (self.cpu - before.cpu).as_secs_f64() * 1e6 / cycles,
             per_s: cycles / seconds,
             packets: (self.packets - before.packets) as f64 / cycles,

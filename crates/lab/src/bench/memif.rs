@@ -96,7 +96,7 @@ const LINGER_LOOK: Duration = Duration::from_millis(10);
 
 /// One run: what one thread did.
 #[derive(Default)]
-struct Tally {
+struct MemifTally {
     packets: u64,
     dropped: u64,
     turns: u64,
@@ -155,11 +155,11 @@ pub fn memif(config: &MemifBenchConfig) -> anyhow::Result<MemifBench> {
     report(config, &tallies)
 }
 
-fn report(config: &MemifBenchConfig, tallies: &[Tally]) -> anyhow::Result<MemifBench> {
+fn report(config: &MemifBenchConfig, tallies: &[MemifTally]) -> anyhow::Result<MemifBench> {
     let packets = tallies.iter().map(|tally| tally.packets).sum();
     anyhow::ensure!(tallies.iter().all(|tally| tally.packets > 0), "a run without packets: does the other side send?");
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let each = |figure: fn(&Tally) -> (u64, f64)| {
+    let each = |figure: fn(&MemifTally) -> (u64, f64)| {
         let ratios: Vec<f64> = tallies.iter().map(figure).map(|(count, of)| count as f64 / of).collect();
         Spread::of(&ratios)
     };
@@ -196,8 +196,8 @@ fn build(frame: &mut [u8]) -> usize {
     FRAME_BYTES
 }
 
-fn run(port: &RawPort, config: &MemifBenchConfig, length: Duration) -> Tally {
-    let (mut tally, begun) = (Tally::default(), Instant::now());
+fn run(port: &RawPort, config: &MemifBenchConfig, length: Duration) -> MemifTally {
+    let (mut tally, begun) = (MemifTally::default(), Instant::now());
     while tally.took < length {
         for _ in 0..CLOCK_EVERY {
             turn(port, config, &mut tally);
@@ -208,7 +208,7 @@ fn run(port: &RawPort, config: &MemifBenchConfig, length: Duration) -> Tally {
 }
 
 #[inline]
-fn turn(port: &RawPort, config: &MemifBenchConfig, tally: &mut Tally) {
+fn turn(port: &RawPort, config: &MemifBenchConfig, tally: &mut MemifTally) {
     let batch = usize::from(config.batch);
     let (received, sent) = match config.mode {
         MemifMode::Forward => {

@@ -19,9 +19,9 @@ use napier_core::time::Span;
 use napier_runtime::device::LinkConfig;
 use serde::Serialize;
 
-use self::programs::{Outcome, Shared, run_client, serve};
+use self::programs::{EndOutcome, RigShared, run_client, serve};
 use super::rtt::Percentiles;
-use crate::force;
+use crate::apply;
 use crate::loads::SustainSearch;
 use crate::modes::deferral;
 use crate::pair::Pair;
@@ -145,14 +145,14 @@ pub struct RawRr {
 }
 
 /// Processors of the parts.
-struct Places {
+struct RigPlaces {
     client: usize,
     server: usize,
     sender: Option<usize>,
     pollers: Option<(usize, usize)>,
 }
 
-impl Places {
+impl RigPlaces {
     fn choose(mode: RawRrMode, oversubscribe: bool) -> Result<Self, String> {
         let cpus = napier_runtime::available_cpus();
         let at = |index: usize| cpus[index % cpus.len()];
@@ -192,7 +192,7 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
     {
         return Ok(config.refused(why));
     }
-    let places = match Places::choose(config.mode, config.oversubscribe) {
+    let places = match RigPlaces::choose(config.mode, config.oversubscribe) {
         Ok(places) => places,
         Err(refused) => return Ok(config.refused(refused)),
     };
@@ -203,7 +203,7 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
     set_mode(&pair, config.mode, &places)?;
     let wakes = softirq_wakes(&pair);
     let stop = AtomicBool::new(false);
-    let shared = Shared { stop: &stop, sent: AtomicU64::new(0) };
+    let shared = RigShared { stop: &stop, sent: AtomicU64::new(0) };
     let outcome = std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(&pair, config.mode, &places, &shared));
         let client = run_client(&pair, config, &places, &shared);
@@ -217,7 +217,7 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
 }
 
 impl RawRrConfig {
-    fn measured(&self, places: &Places, outcome: Outcome, sent: u64) -> RawRr {
+    fn measured(&self, places: &RigPlaces, outcome: EndOutcome, sent: u64) -> RawRr {
         let due = self.requests_due();
         RawRr {
             sender_thread: places.sender.is_some(),
@@ -278,10 +278,10 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("no experiment lasts 584 years")
 }
 
-fn set_mode(pair: &Pair, mode: RawRrMode, places: &Places) -> anyhow::Result<()> {
+fn set_mode(pair: &Pair, mode: RawRrMode, places: &RigPlaces) -> anyhow::Result<()> {
     let ends = [(&pair.peer, places.pollers.map(|p| p.0)), (&pair.tested, places.pollers.map(|p| p.1))];
     for (device, poller) in ends {
-        force::on_device(&pair.engine, device, &mode.plan(), |_| poller)?;
+        apply::on_device(&pair.engine, device, &mode.plan(), |_| poller)?;
     }
     Ok(())
 }

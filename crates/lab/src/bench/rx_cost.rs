@@ -1,4 +1,4 @@
-//! `bench rx-cost`: what receiving costs, without waiting for anybody.
+//! `bench rx-cost`: what receiving costs, without waiting.
 //!
 //! One thread fills the ring from the peer's end, outside of the measured time, then receives it all:
 //! time and instructions per packet are those of the receive path alone.

@@ -10,7 +10,9 @@ use std::time::Duration;
 use napier_kv::service::Service;
 use serde::Serialize;
 
-use super::flows::{Ask, Case, Cell, FlowFigures, FlowsConfig, Outcome, Pace, PublishedFlow, run_cells};
+use super::flows::{
+    Ask, Case, ClientOutcome, ClientPace, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells,
+};
 use crate::cpus::CpuLayout;
 use crate::loads::SustainSearch;
 use crate::subject::Backend;
@@ -115,18 +117,21 @@ pub fn storage(
         common.subjects.iter().map(move |&subject| {
             let ask = Ask::Store { bytes, read_pct: config.read_pct, seed: config.seed };
             let (mode, connections, service) = (subject.mode, config.connections, Some(config.service.clone()));
-            let pace = Pace::Open { period };
-            (bytes, Cell::new(common, subject, Case { mode, connections, ask, service, pace, length: common.length }))
+            let pace = ClientPace::Open { period };
+            (
+                bytes,
+                FlowCell::new(common, subject, Case { mode, connections, ask, service, pace, length: common.length }),
+            )
         })
     });
-    let (sizes, mut cells): (Vec<u32>, Vec<Cell>) = cells.unzip();
+    let (sizes, mut cells): (Vec<u32>, Vec<FlowCell>) = cells.unzip();
     run_cells(common, &mut cells, interrupted, progress)?;
     Ok(sizes.into_iter().zip(cells).map(|(bytes, cell)| row(config, bytes, cell)).collect())
 }
 
-fn row(config: &StorageConfig, bytes: u32, cell: Cell) -> Storage {
+fn row(config: &StorageConfig, bytes: u32, cell: FlowCell) -> Storage {
     let mode = cell.subject.mode.to_string();
-    let sum = |of: fn(&Outcome) -> u64| cell.runs.iter().map(of).sum();
+    let sum = |of: fn(&ClientOutcome) -> u64| cell.runs.iter().map(of).sum();
     Storage {
         backend: cell.subject.backend,
         bytes,

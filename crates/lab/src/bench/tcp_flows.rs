@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-use super::flows::{Ask, Case, Cell, FlowFigures, FlowsConfig, Pace, PublishedFlow, run_cells};
+use super::flows::{Ask, Case, ClientPace, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
 use crate::cpus::CpuLayout;
 use crate::subject::Backend;
 
@@ -89,11 +89,11 @@ pub fn tcp_flows(
         for &subject in &common.subjects {
             let ask = Ask::Echo { request: config.request_bytes as usize, response: response as usize };
             let (mode, connections, length) = (subject.mode, config.flows, common.length);
-            let case = Case { mode, connections, ask, service: None, pace: Pace::Closed, length };
-            cells.push((response, Cell::new(common, subject, case)));
+            let case = Case { mode, connections, ask, service: None, pace: ClientPace::Closed, length };
+            cells.push((response, FlowCell::new(common, subject, case)));
         }
     }
-    let (responses, mut cells): (Vec<u32>, Vec<Cell>) = cells.into_iter().unzip();
+    let (responses, mut cells): (Vec<u32>, Vec<FlowCell>) = cells.into_iter().unzip();
     run_cells(common, &mut cells, interrupted, progress)?;
     let rows = responses.into_iter().zip(cells).map(|(response_bytes, cell)| TcpFlows {
         backend: cell.subject.backend,

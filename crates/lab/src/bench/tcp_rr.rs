@@ -97,7 +97,7 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
         between_programs.iter().flat_map(|n| UdpMode::ALL.map(|mode| (mode, *n))).collect();
     let runs_each = config.runs.max(1);
     let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); cells.len()];
-    let loads: Vec<Load> = config.connections.iter().flat_map(|n| Load::all(*n, &config.in_flight)).collect();
+    let loads: Vec<TcpLoad> = config.connections.iter().flat_map(|n| TcpLoad::all(*n, &config.in_flight)).collect();
     let mut costs: Vec<Vec<f64>> = vec![Vec::new(); loads.len()];
     for _ in 0..runs_each {
         for (&(mode, connections), runs) in cells.iter().zip(&mut runs) {
@@ -119,7 +119,7 @@ pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
     let mut rows = Vec::new();
     for (&load, costs) in loads.iter().zip(&costs) {
         let instructions_per_request = if config.instructions { instructions(load)? } else { None };
-        let Load { connections, in_flight } = load;
+        let TcpLoad { connections, in_flight } = load;
         rows.push(TcpCost { connections, in_flight, ns_per_request: Spread::of(costs), instructions_per_request });
     }
     Ok(TcpRrTables { round_trips, costs: rows })
@@ -238,13 +238,13 @@ impl End {
 
 /// What the one thread of the second table does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct TcpLoad {
     pub(super) connections: u32,
     /// At most `connections`.
     pub(super) in_flight: u32,
 }
 
-impl Load {
+impl TcpLoad {
     /// With each number of requests in flight, none twice.
     fn all(connections: u32, in_flight: &[u32]) -> Vec<Self> {
         let mut loads: Vec<Self> =
@@ -255,7 +255,7 @@ impl Load {
 }
 
 /// ns of a request and its response, both ends on this thread.
-fn cost(load: Load, requests: u32) -> anyhow::Result<f64> {
+fn cost(load: TcpLoad, requests: u32) -> anyhow::Result<f64> {
     let cpu = napier_runtime::available_cpus()[0];
     let pair = Pair::new(&LinkConfig::default(), &[cpu], &[cpu])?;
     let (clients, servers) = connect(&pair, load.connections)?;
@@ -318,16 +318,16 @@ pub fn measured_tcp_entry() -> anyhow::Result<bool> {
 }
 
 /// Instructions of a request and its response, both ends, counted in children.
-fn instructions(load: Load) -> anyhow::Result<Option<f64>> {
-    let Load { connections, in_flight } = load;
+fn instructions(load: TcpLoad) -> anyhow::Result<Option<f64>> {
+    let TcpLoad { connections, in_flight } = load;
     let job = Job { bench: "tcp-rr", function: "*measured_requests*", counts: [500, 10_500] };
     instructions::count(&job, |requests| format!("tcp,{connections},{in_flight},{requests}"))
 }
 
 /// The job that a parent gave this process: the load and the number of requests.
-fn tcp_job() -> Option<(Load, u32)> {
+fn tcp_job() -> Option<(TcpLoad, u32)> {
     let job = instructions::job()?;
     let mut parts = job.strip_prefix("tcp,")?.split(',').map(|part| part.parse().ok());
     let mut next = || parts.next().flatten();
-    Some((Load { connections: next()?, in_flight: next()? }, next()?))
+    Some((TcpLoad { connections: next()?, in_flight: next()? }, next()?))
 }

@@ -99,7 +99,7 @@ pub struct UdpBesideTcp {
 pub fn udp_beside_tcp(config: &UdpBesideTcpConfig) -> anyhow::Result<Vec<UdpBesideTcp>> {
     let cpus = napier_runtime::available_cpus();
     anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each end of the echo has its own");
-    let place = Place { server: cpus[0], client: cpus[1], idle: config.idle };
+    let place = MixPlace { server: cpus[0], client: cpus[1], idle: config.idle };
     let pair = Pair::new(&LinkConfig::default(), &[place.server], &[place.client])?;
     // Nothing has come yet that could have taken it to normal priority.
     let softirq_is_fifo = pair.engine.softirq_stats().iter().all(|cpu| cpu.fifo);
@@ -111,25 +111,25 @@ pub fn udp_beside_tcp(config: &UdpBesideTcpConfig) -> anyhow::Result<Vec<UdpBesi
             runs.push(run(&pair, place, what, config)?);
         }
     }
-    let row = |what, runs: &[Run]| row(what, config, runs, &alone, softirq_is_fifo);
+    let row = |what, runs: &[MixRun]| row(what, config, runs, &alone, softirq_is_fifo);
     Ok(vec![row(Beside::Nothing, &alone), row(Beside::Tcp, &beside)])
 }
 
 fn row(
     beside: Beside,
     config: &UdpBesideTcpConfig,
-    runs: &[Run],
-    alone: &[Run],
+    runs: &[MixRun],
+    alone: &[MixRun],
     softirq_is_fifo: bool,
 ) -> UdpBesideTcp {
     let class = |fifo, priority| {
         if fifo { format!("SCHED_FIFO {priority}") } else { "SCHED_OTHER (SCHED_FIFO was not granted)".to_owned() }
     };
-    let ratio = |of: fn(&Run) -> f64| {
+    let ratio = |of: fn(&MixRun) -> f64| {
         let of_each: Vec<f64> = runs.iter().zip(alone).map(|(run, alone)| of(run) / of(alone)).collect();
         (beside == Beside::Tcp).then(|| Spread::of(&of_each))
     };
-    let spread = |of: fn(&Run) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
+    let spread = |of: fn(&MixRun) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
     UdpBesideTcp {
         beside,
         idle: config.idle,
@@ -160,7 +160,7 @@ fn float(number: u64) -> f64 {
 
 /// Who runs where.
 #[derive(Copy, Clone)]
-struct Place {
+struct MixPlace {
     /// The echo's server, the softirq of its device, busy loops, and the TCP sender.
     server: usize,
     /// The echo's client, the softirq of its device, and the TCP program's other end.
@@ -170,7 +170,7 @@ struct Place {
 }
 
 /// Figures of one run.
-struct Run {
+struct MixRun {
     latency: Percentiles,
     lost: u64,
     ksoftirqd: u64,
@@ -179,7 +179,7 @@ struct Run {
     tcp_bytes_per_s: f64,
 }
 
-fn run(pair: &Pair, place: Place, beside: Beside, config: &UdpBesideTcpConfig) -> anyhow::Result<Run> {
+fn run(pair: &Pair, place: MixPlace, beside: Beside, config: &UdpBesideTcpConfig) -> anyhow::Result<MixRun> {
     let connection = (beside == Beside::Tcp).then(|| connect(pair)).transpose()?;
     let stop = AtomicBool::new(false);
     let received = AtomicU64::new(0);

@@ -14,10 +14,10 @@ use napier_runtime::socket::UdpSocket;
 use serde::{Deserialize, Serialize};
 
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
-use crate::force::writes_on_device;
+use crate::apply::writes_on_device;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
-/// Samples that nobody answers within this time are errors, not latencies.
+/// Samples without an answer within this time are errors, not latencies.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long a sleeper sleeps before it looks whether the experiment is over.

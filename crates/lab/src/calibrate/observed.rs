@@ -151,7 +151,7 @@ fn observed(row: &JsonRow, backend: Backend, queues: u16) -> Option<Observed> {
         return None;
     }
     let mode = Mode::parse(&row.mode).ok().filter(|mode| mode.is_simulated())?;
-    let latency = row.latency_us?;
+    let latency = row.figures.latency_us?;
     // Percentages of a report are of all CPUs that the mode has.
     let cpus = mode.server_cpus(queues.into()) as f64 / f64::from(queues);
     Some(Observed {
@@ -160,10 +160,10 @@ fn observed(row: &JsonRow, backend: Backend, queues: u16) -> Option<Observed> {
             JsonLoad::Rps(rps) => Load::Rps(rps),
             JsonLoad::Max(_) => Load::Max,
         },
-        achieved_rps: row.achieved_rps?,
+        achieved_rps: row.figures.achieved_rps?,
         p50_us: latency.p50,
         p99_us: latency.p99,
-        cpu_pct: row.cpu?.total_pct * cpus,
+        cpu_pct: row.figures.cpu?.total_pct * cpus,
         tail_counts: true,
     })
 }

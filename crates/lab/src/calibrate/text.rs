@@ -63,7 +63,7 @@ fn line(key: &str, parameter: &Parameter, machine: &MachineFile, modes: &[String
         Some((figure, ..)) => fitted(key, *figure, machine, modes, why),
         // Wherever it came from, it is not of this machine.
         None => {
-            format!("{key} = {{ {} = {}, origin = \"reckoned\", why = {why:?} }}\n", parameter.unit, parameter.value)
+            format!("{key} = {{ {} = {}, origin = \"estimated\", why = {why:?} }}\n", parameter.unit, parameter.value)
         }
     }
 }

@@ -74,7 +74,7 @@ pub enum WakeupsError {
 }
 
 #[derive(Deserialize)]
-struct Report {
+struct WakeupReport {
     bench: String,
     host: Host,
     /// Of another experiment they are something else.
@@ -105,7 +105,7 @@ impl Wakeups {
     pub fn parse(text: &str, file: &str, compared: &str) -> Result<Self, WakeupsError> {
         let file: Arc<str> = file.into();
         let no_report = |why: String| WakeupsError::NoReport { file: file.clone(), why };
-        let report: Report = serde_json::from_str(text).map_err(|error| no_report(error.to_string()))?;
+        let report: WakeupReport = serde_json::from_str(text).map_err(|error| no_report(error.to_string()))?;
         if report.bench != "wakeup" {
             return Err(no_report(format!("it is of `napier bench {}`", report.bench)));
         }

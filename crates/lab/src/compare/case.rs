@@ -20,13 +20,13 @@ use super::cores::CoreTimes;
 use super::ends::{Ends, Tested};
 use super::kernel::counters::{self, Counted};
 use super::kernel::on::Arrived;
-use super::kernel::program::Forced;
+use super::kernel::program::AppliedToProgram;
 use super::machine::Outside;
 use super::place::Place;
 use super::server::{Common, WorkerSetup, run_worker};
 use super::workload::Workload;
+use crate::applied::Applied;
 use crate::cpus::CpuLayout;
-use crate::in_force::InForce;
 use crate::roll_call::{Ready, RollCall};
 use crate::stats::CoreUse;
 use crate::subject::Subject;
@@ -55,7 +55,7 @@ pub(crate) struct CaseResult {
     pub(crate) events: u64,
     pub(crate) fifo: bool,
     /// What the end under test was given; empty if that is the kernel.
-    pub(crate) in_force: InForce,
+    pub(crate) in_force: Applied,
     /// What an interface of this machine received; `None` elsewhere.
     pub(crate) arrived: Option<Arrived>,
     /// Of the server's softirq threads; `None` where the kernel delivers.
@@ -121,7 +121,7 @@ pub(crate) fn run_case(
     let mut bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     let _showing = workload.shown.set(&bench.ends.engine);
     let result = bench.run(&plan, (pace, window), interrupted)?;
-    bench.ends.put_back().context("somebody else changed what the mode is made of during the run, or")?;
+    bench.ends.put_back().context("another program changed what the mode is made of during the run, or")?;
     Ok(result)
 }
 
@@ -233,7 +233,7 @@ impl Bench<'_> {
         });
         // A program that has ended says why; what its clients met follows from that.
         self.ends.served.iter().try_for_each(|served| served.check(measured.is_err()))?;
-        self.ends.forced.iter().try_for_each(Forced::check)?;
+        self.ends.applied.iter().try_for_each(AppliedToProgram::check)?;
         let measured = measured?;
         ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
         counted.transpose()?;

@@ -56,7 +56,7 @@ pub(crate) struct Task {
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Report {
+enum ChildReport {
     /// The generator's end of the memif is there; the server may connect.
     Listening,
     /// Measuring begins (true) or ends.
@@ -89,7 +89,7 @@ impl Generator {
         std::thread::Builder::new().name("reports".to_owned()).spawn(move || pass_on(output, &line))?;
         generator.tell(&serde_json::to_string(task)?)?;
         match generator.next(interrupted)? {
-            Report::Listening => Ok(generator),
+            ChildReport::Listening => Ok(generator),
             other => bail!("the load generator says {other:?} before it listens"),
         }
     }
@@ -103,8 +103,8 @@ impl Generator {
         self.tell(GO)?;
         loop {
             match self.next(interrupted)? {
-                Report::Edge(begins) => on_edge(begins),
-                Report::Done(measured) => return Ok(*measured),
+                ChildReport::Edge(begins) => on_edge(begins),
+                ChildReport::Done(measured) => return Ok(*measured),
                 other => bail!("the load generator says {other:?} while it offers its load"),
             }
         }
@@ -116,7 +116,7 @@ impl Generator {
         writeln!(input, "{line}").context("telling the load generator what to do")
     }
 
-    fn next(&mut self, interrupted: &AtomicBool) -> anyhow::Result<Report> {
+    fn next(&mut self, interrupted: &AtomicBool) -> anyhow::Result<ChildReport> {
         let line = loop {
             ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
             match self.lines.recv_timeout(LOOK) {
@@ -126,7 +126,7 @@ impl Generator {
             }
         };
         match serde_json::from_str(&line).context("the load generator says what is no report")? {
-            Report::Failed(why) => bail!("the load generator: {why}"),
+            ChildReport::Failed(why) => bail!("the load generator: {why}"),
             report => Ok(report),
         }
     }
@@ -140,7 +140,7 @@ impl Drop for Generator {
     }
 }
 
-/// Hands on what comes line by line, until it ends or nobody listens.
+/// Hands on what comes line by line, until it ends or its reader is gone.
 fn pass_on(input: impl BufRead, lines: &Sender<String>) {
     for line in input.lines() {
         let Ok(line) = line else { return };
@@ -159,8 +159,8 @@ pub fn run(interrupted: &Arc<AtomicBool>) {
     });
     // A parent that is gone misses nothing.
     let _ = say(&match outcome {
-        Ok(measured) => Report::Done(Box::new(measured)),
-        Err(error) => Report::Failed(format!("{error:#}")),
+        Ok(measured) => ChildReport::Done(Box::new(measured)),
+        Err(error) => ChildReport::Failed(format!("{error:#}")),
     });
 }
 
@@ -179,7 +179,7 @@ fn listen(interrupted: &Arc<AtomicBool>) -> anyhow::Result<Receiver<String>> {
     Ok(lines)
 }
 
-fn say(report: &Report) -> anyhow::Result<()> {
+fn say(report: &ChildReport) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(report)?)?;
     Ok(out.flush()?)
@@ -203,7 +203,7 @@ impl Task {
         let device = engine.add_memif(self.memif(MemifRole::Server)?, Side::Peer.config(&netns, &[self.cpu]))?;
         Side::Peer.introduce_peer(&netns, &device)?;
         let profile = Profile::new(ProfileConfig::default(), self.seed)?;
-        say(&Report::Listening)?;
+        say(&ChildReport::Listening)?;
         ensure!(lines.recv().is_ok_and(|line| line == GO), "the server did not start");
         ensure!(device.wait_link(PATIENCE), "the server is not there: {:?}", device.link_state());
         let &Self { proto, flows, seed, pace, window, queues, .. } = self;
@@ -211,12 +211,12 @@ impl Task {
         let (server, format, started) = (SERVER, Format::Ascii, None);
         let offer = Offer { server, proto, format, profile, flows, seed, pace, window, started };
         // If nobody listens any more, the end of standard input says so soon.
-        let on_edge = &mut |begins| drop(say(&Report::Edge(begins)));
+        let on_edge = &mut |begins| drop(say(&ChildReport::Edge(begins)));
         end.offer(&offer, &|from| from.port() % queues, interrupted, on_edge)
     }
 }
 
-/// A secret nobody else knows, as text.
+/// A secret that no other program knows, as text.
 pub(crate) fn new_secret() -> anyhow::Result<String> {
     let mut bytes = [0_u8; 11];
     let mut random = std::fs::File::open("/dev/urandom").context("/dev/urandom")?;
@@ -238,14 +238,14 @@ mod tests {
         for n in 1..5000 {
             measured.recorder.record(n, n + 7, n * n + 7);
         }
-        let line = serde_json::to_string(&Report::Done(Box::new(measured.clone()))).unwrap();
-        let Report::Done(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
+        let line = serde_json::to_string(&ChildReport::Done(Box::new(measured.clone()))).unwrap();
+        let ChildReport::Done(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
         assert_eq!(read.recorder.intended(), measured.recorder.intended());
         assert_eq!(read.recorder.actual(), measured.recorder.actual());
         assert_eq!((read.answered, read.sent, read.replies), (1, 2, 3));
         assert_eq!((read.lost, read.wrong, read.window_ns), (4, 5, 6));
         let broken = line.replacen("recorder\":[[", "recorder\":[[7,", 1);
-        assert!(serde_json::from_str::<Report>(&broken).is_err(), "broken histograms are an error");
+        assert!(serde_json::from_str::<ChildReport>(&broken).is_err(), "broken histograms are an error");
     }
 
     #[test]

@@ -19,15 +19,15 @@ use super::addresses::{CLIENT_THREAD, SERVER, WORKER_THREADS};
 use super::child::{self, Task};
 use super::generator::{GeneratorEnd, Offer};
 use super::kernel::on::Arrived;
-use super::kernel::program::{Forced, Served};
+use super::kernel::program::{AppliedToProgram, Served};
 use super::kernel::{KernelEnd, threads};
 use super::place::{On, Place};
 use super::workload::Workload;
 use crate::agent;
 use crate::agent::driver::Driver;
+use crate::applied::{self, Applied};
+use crate::apply;
 use crate::cpus::CpuLayout;
-use crate::force;
-use crate::in_force::{self, InForce};
 use crate::pair::{Pair, Side, add_xdp, start_engine};
 use crate::subject::{Backend, Subject};
 
@@ -48,7 +48,7 @@ pub(crate) struct Ends {
     /// What serves, if that is a program.
     pub(crate) served: Option<Arc<Served>>,
     /// What of the mode is that program's.
-    pub(crate) forced: Option<Forced>,
+    pub(crate) applied: Option<AppliedToProgram>,
     generator: Generator,
 }
 
@@ -87,12 +87,12 @@ impl Ends {
         };
         match &mut ends.tested {
             Tested::Engine { device, .. } => {
-                force::mode_on_device(&ends.engine, device, subject.mode, |queue| cpus.poller(queue))?;
-                in_force::coalesce(device, workload.coalesce)?;
+                apply::mode_on_device(&ends.engine, device, subject.mode, |queue| cpus.poller(queue))?;
+                applied::coalesce(device, workload.coalesce)?;
             }
             Tested::Kernel(end) => end.put_in_force(plan, subject.receive, cpus)?,
         }
-        ends.forced = ends.served.as_ref().map(|served| served.force(plan)).transpose()?.flatten();
+        ends.applied = ends.served.as_ref().map(|served| served.apply(plan)).transpose()?.flatten();
         Ok(ends)
     }
 
@@ -114,7 +114,7 @@ impl Ends {
             engine,
             tested: Tested::Engine { device: tested, netns: tested_ns },
             served: None,
-            forced: None,
+            applied: None,
             generator: Generator::Here(generator),
         }
     }
@@ -151,7 +151,7 @@ impl Ends {
             anyhow::bail!("the load generator's memif did not come up within {} s: {reason}", CONNECT_MAX.as_secs());
         }
         let generator = Generator::Child(Mutex::new(generator));
-        Ok(Self { engine, tested: Tested::Engine { device, netns }, served: None, forced: None, generator })
+        Ok(Self { engine, tested: Tested::Engine { device, netns }, served: None, applied: None, generator })
     }
 
     fn of_kernel(
@@ -168,7 +168,7 @@ impl Ends {
         let device = add_xdp(&engine, veth.right(), &xdp(workload), end)?;
         Side::Peer.introduce_peer(&netns, &device)?;
         let generator = GeneratorEnd { engine: engine.clone(), device, netns, cpu: cpus.client };
-        Ok(Self { engine, tested, served, forced: None, generator: Generator::Here(generator) })
+        Ok(Self { engine, tested, served, applied: None, generator: Generator::Here(generator) })
     }
 
     fn on_interface(on: &On, workload: &Workload, plan: &Plan, interrupted: &AtomicBool) -> anyhow::Result<Self> {
@@ -176,7 +176,7 @@ impl Ends {
         // It moves no packets: it keeps the time, and counts the workers.
         let engine = start_engine(&[], &[])?;
         let tested = Tested::Kernel(Box::new(KernelEnd::on(&on.interface)));
-        Ok(Self { engine, tested, served, forced: None, generator: Generator::Agent(on.agent.clone()) })
+        Ok(Self { engine, tested, served, applied: None, generator: Generator::Agent(on.agent.clone()) })
     }
 
     /// Puts back what the mode changed on an interface that stays.
@@ -233,10 +233,10 @@ impl Ends {
     }
 
     /// What the device under test was given.
-    pub(crate) fn in_force(&self) -> InForce {
+    pub(crate) fn in_force(&self) -> Applied {
         match &self.tested {
-            Tested::Engine { device, .. } => in_force::of(device),
-            Tested::Kernel(_) => InForce::new(),
+            Tested::Engine { device, .. } => applied::of(device),
+            Tested::Kernel(_) => Applied::new(),
         }
     }
 
@@ -271,7 +271,7 @@ impl Ends {
         }
     }
 
-    /// CPU time of the server so far: workers, and whoever polls for them.
+    /// CPU time of the server so far: workers, and the threads that poll for them.
     pub(crate) fn server_cpu(&self) -> anyhow::Result<Duration> {
         let client_softirq = self.client_only_softirq_cpu();
         let of_server = |role: &ThreadRole| match (&self.tested, role) {

@@ -62,7 +62,7 @@ fn in_time_pct(pace: Pace, measured: &Measured) -> Option<f64> {
     Some(in_time_pct_of(measured.due, measured.in_time, on_way))
 }
 
-/// What instances did in a run, whoever counted it.
+/// What instances did in a run, by whichever counter.
 #[derive(Clone, Copy)]
 struct Polls {
     all_per_s: f64,

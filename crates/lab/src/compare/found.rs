@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tally::Tally;
-use crate::in_force::InForce;
+use crate::applied::Applied;
 use crate::loads::Load;
 use crate::report::{MachineUse, Row, Sustained};
 use crate::subject::Subject;
@@ -23,7 +23,7 @@ pub(super) struct Found {
     pub(super) request_cost_us: Option<f64>,
     /// The softirq threads had SCHED_FIFO in all runs.
     pub(super) fifo: bool,
-    pub(super) in_force: InForce,
+    pub(super) in_force: Applied,
     pub(super) first_run_kib: Option<u64>,
 }
 

@@ -35,6 +35,9 @@ pub mod parts {
     pub use crate::roll_call::{Ready, RollCall};
 }
 
+// Their names up to version 0.2.
+pub use crate::cpus::{CpuLayout, TooFewCpus};
+pub use crate::host::{commit, host_and_commit};
 pub use config::{CompareConfig, OnConfig, SimConfig, Watch, parse_modes};
 pub use kernel::program::{ProgramConfig, Speaks, init};
 pub use run::compare;

@@ -18,7 +18,7 @@ use super::predicted::{self, Predictor, row_of};
 use super::process;
 use super::search;
 use super::setup::{describe, workload};
-use super::tally::{Ran, Tally, failed};
+use super::tally::{RunEnd, Tally, failed};
 use crate::host;
 use crate::loads::{Cell, Load, interleave};
 use crate::modes::Mode;
@@ -214,8 +214,8 @@ impl Comparison<'_> {
                 found.fifo &= result.fifo;
                 found.in_force.extend(result.in_force.clone());
                 outside = Some(result.outside);
-                let ran =
-                    figures(&result, &layout, pace).map_or(Ran::Unanswered, |figures| Ran::Figures(Box::new(figures)));
+                let ran = figures(&result, &layout, pace)
+                    .map_or(RunEnd::Unanswered, |figures| RunEnd::Figures(Box::new(figures)));
                 found.tally.add(cell, ran);
                 if let Some(dir) = &self.config.out
                     && let Err(error) = hdrlog::write(dir, cell, &result.measured.recorder, found.run_length)
@@ -229,7 +229,7 @@ impl Comparison<'_> {
                 if found.tally.has_figures() {
                     progress.failed(&failed(cell, &why));
                 }
-                found.tally.add(cell, Ran::Failed(why));
+                found.tally.add(cell, RunEnd::Failed(why));
             }
         }
         found.first_run_kib = found.first_run_kib.or_else(process::resident_kib);

@@ -11,7 +11,7 @@ use super::machine::{Outside, Pauses};
 use super::place::Place;
 use super::tally::Tally;
 use super::workload::Workload;
-use crate::in_force::InForce;
+use crate::applied::Applied;
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::modes::Mode;
 use crate::report::most::Known;
@@ -45,7 +45,7 @@ pub(super) struct Cost {
     /// The softirq threads had SCHED_FIFO.
     pub(super) fifo: bool,
     /// What the end under test was given.
-    pub(super) in_force: InForce,
+    pub(super) in_force: Applied,
 }
 
 impl Comparison<'_> {
@@ -172,7 +172,7 @@ pub(super) fn machine_use(
 mod tests {
     use super::*;
     use crate::compare::comparison::RUN_OVERHEAD;
-    use crate::compare::tally::Ran;
+    use crate::compare::tally::RunEnd;
     use crate::loads::Cell;
     use crate::report::samples::figures;
 
@@ -181,7 +181,7 @@ mod tests {
         let subject = Subject::engine(Mode::Base);
         let mut tally = Tally::new(1);
         for (load, rps) in [(loads[4], at_top_rps), (Load::Max, closed_rps)] {
-            tally.add(Cell { subject, load, run: 0 }, Ran::Figures(Box::new(figures(rps, 50.0, 50.0))));
+            tally.add(Cell { subject, load, run: 0 }, RunEnd::Figures(Box::new(figures(rps, 50.0, 50.0))));
         }
         (loads, tally)
     }

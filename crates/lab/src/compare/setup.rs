@@ -9,8 +9,8 @@ use napier_kv::load::codec::Format;
 use napier_kv::profile::{Profile, ProfileConfig};
 
 use super::config::CompareConfig;
-use super::kernel::counters::Counters;
-use super::kernel::program::{Program, ProgramConfig, Setting};
+use super::kernel::counters::InstanceCounters;
+use super::kernel::program::{ProgramConfig, ServerProgram, Setting};
 use super::place::Place;
 use super::server;
 use super::workload::Workload as CaseWorkload;
@@ -45,10 +45,10 @@ pub(super) fn workload(
         if let Some(wanted) = &config.program {
             let cpus = config.layout(available, false)?.of_server();
             let setting = Setting { netns, address, cpus, proto: config.proto, profile: profile.clone() };
-            program = Some(Arc::new(Program::start(wanted, setting, interrupted)?));
+            program = Some(Arc::new(ServerProgram::start(wanted, setting, interrupted)?));
         }
         if config.trace {
-            match Counters::new(name) {
+            match InstanceCounters::new(name) {
                 Ok(ready) => counters = Some(Arc::new(Mutex::new(ready))),
                 Err(error) => untraced = Some(format!("polls and timers of the kernel are not counted: {error}")),
             }

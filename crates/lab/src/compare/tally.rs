@@ -10,7 +10,7 @@ const FAILED_IN_A_ROW_MAX: u32 = 3;
 
 /// What became of one run.
 #[derive(Clone, Debug)]
-pub(super) enum Ran {
+pub(super) enum RunEnd {
     /// It was measured.
     Figures(Box<Figures>),
     /// Nothing that was due while it was measured was answered.
@@ -22,7 +22,7 @@ pub(super) enum Ran {
 /// All runs so far.
 #[derive(Debug)]
 pub(super) struct Tally {
-    done: Vec<(Cell, Ran)>,
+    done: Vec<(Cell, RunEnd)>,
     runs_per_row: u32,
     failed_in_a_row: u32,
     /// Failures of what is no run of a row.
@@ -37,8 +37,8 @@ impl Tally {
     }
 
     /// Keeps what became of a run; too many failures in a row end the comparison.
-    pub(super) fn add(&mut self, cell: Cell, ran: Ran) {
-        self.failed_in_a_row = if matches!(ran, Ran::Failed(_)) { self.failed_in_a_row + 1 } else { 0 };
+    pub(super) fn add(&mut self, cell: Cell, ran: RunEnd) {
+        self.failed_in_a_row = if matches!(ran, RunEnd::Failed(_)) { self.failed_in_a_row + 1 } else { 0 };
         if self.failed_in_a_row == FAILED_IN_A_ROW_MAX {
             self.ended = Some(format!("{FAILED_IN_A_ROW_MAX} runs failed one after the other"));
         }
@@ -57,14 +57,14 @@ impl Tally {
 
     /// Whether there is anything to show.
     pub(super) fn has_figures(&self) -> bool {
-        self.done.iter().any(|(_, ran)| matches!(ran, Ran::Figures(_)))
+        self.done.iter().any(|(_, ran)| matches!(ran, RunEnd::Figures(_)))
     }
 
     /// Each failure, with the run that failed, in the order in which they came.
     pub(super) fn failures(&self) -> Vec<String> {
-        let failure = |(cell, ran): &(Cell, Ran)| match ran {
-            Ran::Failed(why) => Some(failed(*cell, why)),
-            Ran::Figures(_) | Ran::Unanswered => None,
+        let failure = |(cell, ran): &(Cell, RunEnd)| match ran {
+            RunEnd::Failed(why) => Some(failed(*cell, why)),
+            RunEnd::Figures(_) | RunEnd::Unanswered => None,
         };
         self.done.iter().filter_map(failure).chain(self.others.iter().cloned()).collect()
     }
@@ -74,8 +74,8 @@ impl Tally {
         let of_this = || self.done.iter().filter(|(cell, _)| cell.subject == subject && cell.load == load);
         let figures: Vec<Figures> = of_this()
             .filter_map(|(_, ran)| match ran {
-                Ran::Figures(figures) => Some(**figures),
-                Ran::Unanswered | Ran::Failed(_) => None,
+                RunEnd::Figures(figures) => Some(**figures),
+                RunEnd::Unanswered | RunEnd::Failed(_) => None,
             })
             .collect();
         let outcome = Measured::of(&figures).map_or(Outcome::Nothing, |measured| Outcome::Measured(Box::new(measured)));
@@ -83,14 +83,14 @@ impl Tally {
     }
 
     /// The runs of a row that gave nothing.
-    fn lost<'a>(&self, of_row: impl Iterator<Item = &'a Ran>) -> Option<Lost> {
+    fn lost<'a>(&self, of_row: impl Iterator<Item = &'a RunEnd>) -> Option<Lost> {
         let (mut ran, mut unanswered, mut failures) = (0, 0, Vec::new());
         for one in of_row {
             ran += 1;
             match one {
-                Ran::Figures(_) => {}
-                Ran::Unanswered => unanswered += 1,
-                Ran::Failed(why) => failures.push(why.as_str()),
+                RunEnd::Figures(_) => {}
+                RunEnd::Unanswered => unanswered += 1,
+                RunEnd::Failed(why) => failures.push(why.as_str()),
             }
         }
         let not_run = self.runs_per_row.saturating_sub(ran);
@@ -127,8 +127,8 @@ mod tests {
         Cell { subject: Subject::engine(Mode::Base), load, run }
     }
 
-    fn good(p99: f64) -> Ran {
-        Ran::Figures(Box::new(figures(1e3, p99, 50.0)))
+    fn good(p99: f64) -> RunEnd {
+        RunEnd::Figures(Box::new(figures(1e3, p99, 50.0)))
     }
 
     const LOAD: Load = Load::Rps(1000);
@@ -137,7 +137,7 @@ mod tests {
     fn one_bad_run_leaves_the_good_ones() {
         let mut tally = Tally::new(3);
         tally.add(cell(LOAD, 0), good(10.0));
-        tally.add(cell(LOAD, 1), Ran::Unanswered);
+        tally.add(cell(LOAD, 1), RunEnd::Unanswered);
         tally.add(cell(LOAD, 2), good(30.0));
         let row = tally.row(Subject::engine(Mode::Base), LOAD);
         let measured = row.measured().expect("two runs were good");
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn failures_are_told_and_too_many_in_a_row_end_it() {
         let mut tally = Tally::new(5);
-        let bad = || Ran::Failed("no descriptor".to_owned());
+        let bad = || RunEnd::Failed("no descriptor".to_owned());
         for (run, ran) in [bad(), bad(), good(10.0), bad(), bad()].into_iter().enumerate() {
             tally.add(cell(LOAD, run as u32), ran);
         }

@@ -9,8 +9,8 @@ use napier_kv::session::Server;
 use napier_runtime::device::Coalesce;
 
 use super::addresses::SERVER;
-use super::kernel::counters::Counters;
-use super::kernel::program::Program;
+use super::kernel::counters::InstanceCounters;
+use super::kernel::program::ServerProgram;
 use super::place::Place;
 use crate::cpus::CpuLayout;
 use crate::device::XdpWay;
@@ -25,9 +25,9 @@ pub(crate) struct Workload {
     pub(crate) server: Arc<Server>,
     pub(crate) place: Arc<Place>,
     /// What serves in rows of the kernel; `None`: our own server.
-    pub(crate) program: Option<Arc<Program>>,
+    pub(crate) program: Option<Arc<ServerProgram>>,
     /// What counts in rows of the kernel.
-    pub(crate) counters: Option<Arc<Mutex<Counters>>>,
+    pub(crate) counters: Option<Arc<Mutex<InstanceCounters>>>,
     /// Why nothing counts there, though it was asked for.
     pub(crate) untraced: Option<String>,
     pub(crate) flows: usize,

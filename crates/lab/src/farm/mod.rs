@@ -44,7 +44,7 @@ pub struct Failure {
 
 /// What a campaign came to.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct FarmReport {
     /// The campaign.
     pub campaign: Campaign,
     /// Seeds that were run.
@@ -67,7 +67,7 @@ pub struct Report {
     pub canaries: Vec<(Plant, Option<u64>)>,
 }
 
-impl Report {
+impl FarmReport {
     /// Every seed held, everything occurred, and every canary was found.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -104,9 +104,9 @@ const CANARY_SEEDS_MAX: u64 = 20_000;
 
 /// Runs a campaign. `progress` is called now and then with the seeds that are done; `stop` ends it early.
 #[must_use]
-pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: &(dyn Fn(u64) + Sync)) -> Report {
+pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: &(dyn Fn(u64) + Sync)) -> FarmReport {
     let begun = Instant::now();
-    let shared = Shared { next: AtomicU64::new(0), done: AtomicU64::new(0), sums: Mutex::new(Sums::default()) };
+    let shared = FarmShared { next: AtomicU64::new(0), done: AtomicU64::new(0), sums: Mutex::new(Sums::default()) };
     std::thread::scope(|scope| {
         for _ in 0..campaign.jobs.max(1) {
             scope.spawn(|| work(campaign, &shared, begun, stop, progress));
@@ -118,7 +118,7 @@ pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: &(dyn Fn(u64) + Syn
         let (scenario, small_why) = farm::explain(*seed, Plant::Nothing);
         Failure { seed: *seed, why: why.clone(), scenario, small_why }
     });
-    Report {
+    FarmReport {
         campaign: campaign.clone(),
         runs: sums.runs,
         steps: sums.steps,
@@ -132,7 +132,7 @@ pub fn run(campaign: &Campaign, stop: &AtomicBool, progress: &(dyn Fn(u64) + Syn
     }
 }
 
-struct Shared {
+struct FarmShared {
     next: AtomicU64,
     done: AtomicU64,
     sums: Mutex<Sums>,
@@ -148,7 +148,7 @@ struct Sums {
 }
 
 /// One thread's part.
-fn work(campaign: &Campaign, shared: &Shared, begun: Instant, stop: &AtomicBool, progress: &(dyn Fn(u64) + Sync)) {
+fn work(campaign: &Campaign, shared: &FarmShared, begun: Instant, stop: &AtomicBool, progress: &(dyn Fn(u64) + Sync)) {
     let mut own = Sums::default();
     let cpu_before = thread_cpu_time();
     loop {
@@ -254,3 +254,7 @@ pub struct JsonCanary {
     pub mistake: String,
     pub seeds: Option<u64>,
 }
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `FarmReport`")]
+pub type Report = FarmReport;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use napier_scenario::Kind;
 use napier_sim::machine::Decision;
 
-use super::{JsonCanary, JsonFailure, JsonReport, Report, scenario_file};
+use super::{FarmReport, JsonCanary, JsonFailure, JsonReport, scenario_file};
 
 /// Events that a campaign counts; a failed check is none of them.
 fn kinds() -> impl Iterator<Item = Kind> {
@@ -14,7 +14,7 @@ fn kinds() -> impl Iterator<Item = Kind> {
 
 /// For people.
 #[must_use]
-pub fn table(report: &Report) -> String {
+pub fn table(report: &FarmReport) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| writeln!(text, "{name:<11} {value}").expect("a string takes everything");
     let last = report.campaign.seed.wrapping_add(report.runs.saturating_sub(1));
@@ -53,7 +53,7 @@ pub fn table(report: &Report) -> String {
 
 /// For programs.
 #[must_use]
-pub fn json(report: &Report) -> String {
+pub fn json(report: &FarmReport) -> String {
     let events = kinds().map(|kind| (kind.name().to_owned(), report.coverage.of_event(kind)));
     let decisions =
         Decision::ALL.iter().map(|decision| (decision.text().to_owned(), report.coverage.of_decision(*decision)));

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::plot::frontier::{Dot, frontier};
-use super::plot::{Axis, HALF, Look, Said, Scale};
-use super::shell::{Cell, Page, facts, figure, printable, table};
+use super::plot::{Axis, HALF, Said, Scale, SeriesStyle};
+use super::shell::{Page, TableCell, facts, figure, printable, table};
 use super::value::shown;
 use crate::advise::{Advice, Predicted, certainty, frontier as unbeaten, json, whose};
 use crate::subject::Subject;
@@ -56,12 +56,12 @@ pub fn advise_page(advice: &Advice, device: &str) -> String {
 fn rows_figure(caption: &str, rows: &[Predicted], advice: &Advice) -> Markup {
     let front = unbeaten(rows);
     let subjects: Vec<Subject> = rows.iter().map(|row| Subject::sim(row.mode)).collect();
-    let looks = Look::of_modes(&subjects, false);
+    let looks = SeriesStyle::of_modes(&subjects, false);
     let range = |row: &Predicted, figure: fn(&crate::advise::BySeed) -> f64| {
         let all = row.by_seed.iter().map(figure).filter(|figure| figure.is_finite());
         (all.clone().fold(f64::INFINITY, f64::min), all.fold(0.0, f64::max))
     };
-    let dot = |(row, look): (&Predicted, &Look)| {
+    let dot = |(row, look): (&Predicted, &SeriesStyle)| {
         let is_front = front.contains(&row.mode);
         let chosen = if row.mode == advice.choice.mode { " (the choice)" } else { "" };
         (row.sustained && row.p99_us.is_finite()).then(|| Dot {
@@ -133,17 +133,19 @@ fn rows_table(caption: &str, rows: &[Predicted], advice: &Advice) -> Markup {
         let says: Vec<&str> = says.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect();
         let p99 = us(row.p99_us);
         vec![
-            Cell::Name(row.mode.to_string()),
-            Cell::Figure(row.load_rps.to_string()),
-            Cell::Figure(format!("{:.0}", row.achieved_rps)),
-            Cell::Figure(us(row.p50_us)),
-            if is_choice { Cell::Best(p99) } else { Cell::Figure(p99) },
-            Cell::Figure(row.p99_range_us.map_or_else(none, |(low, high)| format!("{}\u{2013}{}", us(low), us(high)))),
-            Cell::Figure(format!("{}\u{2013}{}", us(low), us(high))),
-            Cell::Figure(format!("{:.0}", row.cpu_pct)),
-            Cell::Figure(row.cpu_range_pct.map_or_else(none, |(low, high)| format!("{low:.0}\u{2013}{high:.0}"))),
-            Cell::Figure(format!("{:.0}", row.spin_pct)),
-            Cell::Name(says.join(", ")),
+            TableCell::Name(row.mode.to_string()),
+            TableCell::Figure(row.load_rps.to_string()),
+            TableCell::Figure(format!("{:.0}", row.achieved_rps)),
+            TableCell::Figure(us(row.p50_us)),
+            if is_choice { TableCell::Best(p99) } else { TableCell::Figure(p99) },
+            TableCell::Figure(
+                row.p99_range_us.map_or_else(none, |(low, high)| format!("{}\u{2013}{}", us(low), us(high))),
+            ),
+            TableCell::Figure(format!("{}\u{2013}{}", us(low), us(high))),
+            TableCell::Figure(format!("{:.0}", row.cpu_pct)),
+            TableCell::Figure(row.cpu_range_pct.map_or_else(none, |(low, high)| format!("{low:.0}\u{2013}{high:.0}"))),
+            TableCell::Figure(format!("{:.0}", row.spin_pct)),
+            TableCell::Name(says.join(", ")),
         ]
     };
     table(caption, &heads, &rows.iter().map(row).collect::<Vec<_>>())
@@ -164,17 +166,17 @@ fn effects(value: &Value) -> Markup {
             format!("{} if {than} than {} ns", text(&flip["to"]), flip["at_ns"])
         };
         vec![
-            Cell::Name(text(&effect["cost"])),
-            Cell::Name(text(&effect["what"])),
-            Cell::Figure(effect["value_ns"].to_string()),
-            Cell::Name(flip),
-            Cell::Figure(effect["p99_pct"].as_f64().map_or_else(String::new, |pct| format!("{pct:+.0} %"))),
-            Cell::Figure(
+            TableCell::Name(text(&effect["cost"])),
+            TableCell::Name(text(&effect["what"])),
+            TableCell::Figure(effect["value_ns"].to_string()),
+            TableCell::Name(flip),
+            TableCell::Figure(effect["p99_pct"].as_f64().map_or_else(String::new, |pct| format!("{pct:+.0} %"))),
+            TableCell::Figure(
                 effect["cpu_points"].as_f64().map_or_else(String::new, |points| format!("{points:+.0} points")),
             ),
         ]
     };
-    let rows: Vec<Vec<Cell>> = value.as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<Vec<TableCell>> = value.as_array().into_iter().flatten().map(row).collect();
     table("Costs of the machine, each a quarter to four times of what it is", &heads, &rows)
 }
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::plot::scatter::{Both, scatter};
 use super::plot::series::key;
-use super::plot::{HALF, Look, Said, Size};
-use super::shell::{Cell, Page, facts, figure, table};
+use super::plot::{HALF, Said, SeriesStyle, Size};
+use super::shell::{Page, TableCell, facts, figure, table};
 use super::value::shown;
 
 /// The page of what `napier sim plan` prints as JSON.
@@ -23,8 +23,8 @@ pub fn plan_page(plan: &impl Serialize) -> String {
     let figures = figures(cells);
     if !figures.is_empty() {
         let entries = [
-            (Look::nth(0), "no figure was fitted to this row".to_owned()),
-            (Look::nth(1), "figures were fitted to this row".to_owned()),
+            (SeriesStyle::nth(0), "no figure was fitted to this row".to_owned()),
+            (SeriesStyle::nth(1), "figures were fitted to this row".to_owned()),
         ];
         let content = html! {
             p.note { "Each mark is a mode at a load. On the line the prediction is what was published; above it, more was predicted." }
@@ -96,7 +96,7 @@ fn of_quantity(cells: &[Value], quantity: &str) -> Option<Markup> {
         let is_fitted = cell["fitted"].as_bool().unwrap_or_default();
         let (mode, load) = name(cell);
         let title = format!("{mode} at {load}: published {}, predicted {}", shown(published), shown(predicted));
-        let look = Look::nth(usize::from(is_fitted));
+        let look = SeriesStyle::nth(usize::from(is_fitted));
         (published > 0.0 && predicted > 0.0).then_some(Both { look, published, predicted, title })
     };
     let all: Vec<Both> = cells.iter().filter_map(both).collect();
@@ -148,13 +148,13 @@ fn of_load(load: &str, cells: &[&Value]) -> Markup {
     }
     let mut heads = vec![("mode".to_owned(), String::new())];
     heads.extend(names.iter().map(|name| (name.replace('_', " "), String::new())));
-    let rows: Vec<Vec<Cell>> = cells
+    let rows: Vec<Vec<TableCell>> = cells
         .iter()
         .map(|cell| {
             let mark = if cell["fitted"].as_bool().unwrap_or_default() { "~ " } else { "" };
-            let mut row = vec![Cell::Name(format!("{mark}{}", name(cell).0))];
+            let mut row = vec![TableCell::Name(format!("{mark}{}", name(cell).0))];
             if let Some(failed) = cell["failed"].as_str() {
-                row.push(Cell::Words(format!("a rule did not hold: {failed}"), names.len().max(1)));
+                row.push(TableCell::Words(format!("a rule did not hold: {failed}"), names.len().max(1)));
                 return row;
             }
             row.extend(names.iter().map(|name| {
@@ -162,7 +162,7 @@ fn of_load(load: &str, cells: &[&Value]) -> Markup {
                 let published = figure("published").map(shown);
                 let error = figure("error_pct").map_or_else(String::new, |pct| format!(", {pct:+.0} %"));
                 let beside = published.map_or_else(String::new, |published| format!(" ({published}{error})"));
-                Cell::Figure(figure("predicted").map_or_else(|| "-".to_owned(), |figure| shown(figure) + &beside))
+                TableCell::Figure(figure("predicted").map_or_else(|| "-".to_owned(), |figure| shown(figure) + &beside))
             }));
             row
         })
@@ -175,14 +175,14 @@ fn parameters(value: &Value) -> Markup {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let row = |one: &Value| {
         vec![
-            Cell::Name(text(&one["name"])),
-            Cell::Figure(one["value"].as_f64().map_or_else(|| "-".to_owned(), shown)),
-            Cell::Name(text(&one["unit"])),
-            Cell::Name(text(&one["origin"])),
-            Cell::Words(text(&one["why"]), 1),
+            TableCell::Name(text(&one["name"])),
+            TableCell::Figure(one["value"].as_f64().map_or_else(|| "-".to_owned(), shown)),
+            TableCell::Name(text(&one["unit"])),
+            TableCell::Name(text(&one["origin"])),
+            TableCell::Words(text(&one["why"]), 1),
         ]
     };
-    let rows: Vec<Vec<Cell>> = value.as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<Vec<TableCell>> = value.as_array().into_iter().flatten().map(row).collect();
     html! { @if !rows.is_empty() { (table("Figures of the machine", &heads, &rows)) } }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn figure(caption: Markup, sizes: [Size; 2], draw: impl Fn(Size) -> M
 }
 
 /// A table that scrolls by itself where it is too wide. `heads` has the text of each column and what it is.
-pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Cell>]) -> Markup {
+pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<TableCell>]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
             table {
@@ -104,7 +104,7 @@ pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Cell>
                 thead {
                     tr {
                         @for (i, (head, says)) in heads.iter().enumerate() {
-                            @let is_text = rows.iter().any(|row| matches!(row.get(i), Some(Cell::Name(_))));
+                            @let is_text = rows.iter().any(|row| matches!(row.get(i), Some(TableCell::Name(_))));
                             th scope="col" class=[is_text.then_some("text")] title=[(!says.is_empty()).then_some(says)] { (head) }
                         }
                     }
@@ -114,12 +114,12 @@ pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Cell>
                         tr {
                             @for (i, cell) in row.iter().enumerate() {
                                 @match cell {
-                                    Cell::Name(name) if i == 0 => th scope="row" { (printable(name)) },
-                                    Cell::Name(name) => td.text { (printable(name)) },
-                                    Cell::Figure(figure) => td { (figure) },
-                                    Cell::Best(figure) => td.best { (figure) },
-                                    Cell::Differs(figure) => td.differs { (figure) },
-                                    Cell::Words(words, columns) => td.words colspan=(columns) { (printable(words)) },
+                                    TableCell::Name(name) if i == 0 => th scope="row" { (printable(name)) },
+                                    TableCell::Name(name) => td.text { (printable(name)) },
+                                    TableCell::Figure(figure) => td { (figure) },
+                                    TableCell::Best(figure) => td.best { (figure) },
+                                    TableCell::Differs(figure) => td.differs { (figure) },
+                                    TableCell::Words(words, columns) => td.words colspan=(columns) { (printable(words)) },
                                 }
                             }
                         }
@@ -131,7 +131,7 @@ pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Cell>
 }
 
 /// One cell of a table.
-pub(super) enum Cell {
+pub(super) enum TableCell {
     /// Words, flush left; in the first column the name of the row.
     Name(String),
     /// A figure, flush right.

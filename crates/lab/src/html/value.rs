@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::plot::ranges::{RangeMark, RangeRow, ranges};
-use super::plot::{Axis, HALF, Look, Said, Scale};
-use super::shell::{Cell, figure, table};
+use super::plot::{Axis, HALF, Said, Scale, SeriesStyle};
+use super::shell::{TableCell, figure, table};
 
 /// A figure over several runs, or of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) struct Ranged {
 
 /// What a column of rows holds.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Entry {
+pub(super) enum ValueEntry {
     Text(String),
     Number(f64),
     Ranged(Ranged),
@@ -30,7 +30,7 @@ pub(super) struct Rows {
     /// What they are, such as `costs`; empty for those of the whole.
     pub(super) name: String,
     pub(super) columns: Vec<String>,
-    pub(super) rows: Vec<Vec<Entry>>,
+    pub(super) rows: Vec<Vec<ValueEntry>>,
 }
 
 /// All arrays of objects, each as rows; an array within a row is rows of its own.
@@ -47,13 +47,13 @@ pub(super) fn rows_of(name: &str, items: &[Value]) -> Vec<Rows> {
             }
         }
         let entry = |column: &String| {
-            row.iter().find(|(name, _)| name == column).map_or(Entry::Nothing, |(_, entry)| entry.clone())
+            row.iter().find(|(name, _)| name == column).map_or(ValueEntry::Nothing, |(_, entry)| entry.clone())
         };
         found.rows.push(found.columns.iter().map(entry).collect());
     }
     // What later rows have more than the first ones.
     let width = found.columns.len();
-    found.rows.iter_mut().for_each(|row| row.resize(width, Entry::Nothing));
+    found.rows.iter_mut().for_each(|row| row.resize(width, ValueEntry::Nothing));
     found.without_empty();
     found.names_first();
     let mut all = if found.columns.is_empty() { Vec::new() } else { vec![found] };
@@ -66,14 +66,14 @@ pub(super) fn rows_of(name: &str, items: &[Value]) -> Vec<Rows> {
 fn flatten<'a>(
     prefix: &str,
     object: &'a Map<String, Value>,
-    row: &mut Vec<(String, Entry)>,
+    row: &mut Vec<(String, ValueEntry)>,
     inner: &mut Vec<(String, &'a [Value])>,
 ) {
     for (key, value) in object {
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let entry = match value {
             Value::Object(object) => match ranged(object) {
-                Some(ranged) => Entry::Ranged(ranged),
+                Some(ranged) => ValueEntry::Ranged(ranged),
                 None => {
                     flatten(&name, object, row, inner);
                     continue;
@@ -83,11 +83,11 @@ fn flatten<'a>(
                 inner.push((name, items));
                 continue;
             }
-            Value::Array(items) => Entry::Text(items.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")),
-            Value::Number(number) => number.as_f64().map_or(Entry::Nothing, Entry::Number),
-            Value::String(text) => Entry::Text(text.clone()),
-            Value::Bool(is_so) => Entry::Text(if *is_so { "yes" } else { "no" }.to_owned()),
-            Value::Null => Entry::Nothing,
+            Value::Array(items) => ValueEntry::Text(items.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")),
+            Value::Number(number) => number.as_f64().map_or(ValueEntry::Nothing, ValueEntry::Number),
+            Value::String(text) => ValueEntry::Text(text.clone()),
+            Value::Bool(is_so) => ValueEntry::Text(if *is_so { "yes" } else { "no" }.to_owned()),
+            Value::Null => ValueEntry::Nothing,
         };
         row.push((name, entry));
     }
@@ -103,7 +103,7 @@ fn ranged(object: &Map<String, Value>) -> Option<Ranged> {
 impl Rows {
     /// Leaves out columns in which no row has anything.
     fn without_empty(&mut self) {
-        let is_used = |i: &usize| self.rows.iter().any(|row| row[*i] != Entry::Nothing);
+        let is_used = |i: &usize| self.rows.iter().any(|row| row[*i] != ValueEntry::Nothing);
         let used: Vec<usize> = (0..self.columns.len()).filter(is_used).collect();
         self.keep(&used);
     }
@@ -116,7 +116,7 @@ impl Rows {
 
     /// Puts columns of text before those of figures.
     fn names_first(&mut self) {
-        let is_text = |i: usize| self.rows.iter().any(|row| matches!(row[i], Entry::Text(_)));
+        let is_text = |i: usize| self.rows.iter().any(|row| matches!(row[i], ValueEntry::Text(_)));
         let (texts, others): (Vec<usize>, Vec<usize>) = (0..self.columns.len()).partition(|i| is_text(*i));
         self.keep(&[texts, others].concat());
     }
@@ -125,11 +125,11 @@ impl Rows {
     pub(super) fn row_name(&self, row: usize) -> String {
         let differs = |i: usize| self.rows.iter().any(|other| other[i] != self.rows[0][i]);
         let of = |i: usize| match &self.rows[row][i] {
-            Entry::Text(text) if i == 0 || differs(i) => Some(text.clone()),
-            Entry::Number(number) if differs(i) && is_setting(&self.columns[i]) => {
+            ValueEntry::Text(text) if i == 0 || differs(i) => Some(text.clone()),
+            ValueEntry::Number(number) if differs(i) && is_setting(&self.columns[i]) => {
                 Some(format!("{} {number}", self.columns[i].replace('_', " ")))
             }
-            Entry::Text(_) | Entry::Number(_) | Entry::Ranged(_) | Entry::Nothing => None,
+            ValueEntry::Text(_) | ValueEntry::Number(_) | ValueEntry::Ranged(_) | ValueEntry::Nothing => None,
         };
         (0..self.columns.len()).filter_map(of).collect::<Vec<_>>().join(", ")
     }
@@ -138,15 +138,15 @@ impl Rows {
     pub(super) fn table(&self, caption: &str) -> Markup {
         let heads: Vec<(String, String)> =
             self.columns.iter().map(|name| (name.replace('_', " "), String::new())).collect();
-        let cell = |entry: &Entry| match entry {
-            Entry::Text(text) => Cell::Name(text.clone()),
-            Entry::Number(number) => Cell::Figure(shown(*number)),
-            Entry::Ranged(Ranged { median, low, high }) => {
-                Cell::Figure(format!("{} [{}\u{2013}{}]", shown(*median), shown(*low), shown(*high)))
+        let cell = |entry: &ValueEntry| match entry {
+            ValueEntry::Text(text) => TableCell::Name(text.clone()),
+            ValueEntry::Number(number) => TableCell::Figure(shown(*number)),
+            ValueEntry::Ranged(Ranged { median, low, high }) => {
+                TableCell::Figure(format!("{} [{}\u{2013}{}]", shown(*median), shown(*low), shown(*high)))
             }
-            Entry::Nothing => Cell::Figure("-".to_owned()),
+            ValueEntry::Nothing => TableCell::Figure("-".to_owned()),
         };
-        let rows: Vec<Vec<Cell>> = self.rows.iter().map(|row| row.iter().map(cell).collect()).collect();
+        let rows: Vec<Vec<TableCell>> = self.rows.iter().map(|row| row.iter().map(cell).collect()).collect();
         table(caption, &heads, &rows)
     }
 
@@ -154,15 +154,15 @@ impl Rows {
     pub(super) fn figures(&self) -> Vec<(String, Vec<Option<Ranged>>)> {
         let mut all = Vec::new();
         for (i, name) in self.columns.iter().enumerate() {
-            let over_runs = self.rows.iter().any(|row| matches!(row[i], Entry::Ranged(_)));
+            let over_runs = self.rows.iter().any(|row| matches!(row[i], ValueEntry::Ranged(_)));
             let tail = name.rsplit_once("p50").map(|(before, after)| format!("{before}p99{after}"));
             let tail = tail.and_then(|tail| self.columns.iter().position(|other| *other == tail));
-            let of = |row: &Vec<Entry>| match (&row[i], tail.map(|tail| &row[tail])) {
-                (Entry::Ranged(ranged), _) => Some(*ranged),
-                (Entry::Number(median), Some(Entry::Number(high))) => {
+            let of = |row: &Vec<ValueEntry>| match (&row[i], tail.map(|tail| &row[tail])) {
+                (ValueEntry::Ranged(ranged), _) => Some(*ranged),
+                (ValueEntry::Number(median), Some(ValueEntry::Number(high))) => {
                     Some(Ranged { median: *median, low: *median, high: *high })
                 }
-                (Entry::Number(_) | Entry::Text(_) | Entry::Nothing, _) => None,
+                (ValueEntry::Number(_) | ValueEntry::Text(_) | ValueEntry::Nothing, _) => None,
             };
             if self.rows.len() > 1 && (over_runs || tail.is_some()) {
                 all.push((name.clone(), self.rows.iter().map(of).collect()));
@@ -175,13 +175,13 @@ impl Rows {
     pub(super) fn draw(&self, name: &str, values: &[Option<Ranged>]) -> Markup {
         let (what, shown) = quantity(name);
         let over_runs = self.columns.iter().position(|other| other == name);
-        let over_runs = over_runs.is_some_and(|i| self.rows.iter().any(|row| matches!(row[i], Entry::Ranged(_))));
+        let over_runs = over_runs.is_some_and(|i| self.rows.iter().any(|row| matches!(row[i], ValueEntry::Ranged(_))));
         let says = if over_runs { "median, lowest and highest run" } else { "median, and to the 99th percentile" };
         let row = |(i, value): (usize, &Option<Ranged>)| {
             let Ranged { median, low, high } = (*value)?;
             let name = self.row_name(i);
             let title = format!("{name}: {} ({} to {})", shown(median), shown(low), shown(high));
-            let mark = RangeMark { look: Look::nth(0), median, range: (low, high), title };
+            let mark = RangeMark { look: SeriesStyle::nth(0), median, range: (low, high), title };
             Some(RangeRow { name: cut(&name), marks: vec![mark] })
         };
         let rows: Vec<RangeRow> = values.iter().enumerate().filter_map(row).collect();

@@ -80,7 +80,7 @@ pub(super) fn plan_names() -> impl Iterator<Item = &'static str> {
 }
 
 fn near(name: &str, files: &[(&'static str, &str)]) -> String {
-    crate::near::did_you_mean(name, files.iter().map(|(known, _)| *known))
+    crate::suggest::did_you_mean(name, files.iter().map(|(known, _)| *known))
 }
 
 fn names(files: &[(&str, &str)]) -> String {

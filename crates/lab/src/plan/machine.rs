@@ -17,14 +17,14 @@ pub enum Origin {
     Measured,
     /// Said by a document.
     Document,
-    /// Reckoned from what is known of such machines.
-    Reckoned,
+    /// Estimated from what is known of such machines.
+    Estimated,
     /// Chosen so that rows of a plan come out: those are no test of it.
     Fitted,
 }
 
 impl Origin {
-    const WORDS: [&str; 4] = ["measured", "document", "reckoned", "fitted"];
+    const WORDS: [&str; 4] = ["measured", "document", "estimated", "fitted"];
 
     /// The word for it.
     #[must_use]
@@ -33,7 +33,9 @@ impl Origin {
     }
 
     fn named(word: &str) -> Option<Self> {
-        [Self::Measured, Self::Document, Self::Reckoned, Self::Fitted].into_iter().find(|origin| origin.name() == word)
+        let all = [Self::Measured, Self::Document, Self::Estimated, Self::Fitted];
+        // `reckoned` is what files up to version 0.2 say.
+        all.into_iter().find(|origin| origin.name() == word).or((word == "reckoned").then_some(Self::Estimated))
     }
 }
 
@@ -81,7 +83,7 @@ pub struct MachineFile {
     pub sibling_pct: u32,
     /// A thread that ran so shortly ago is not taken over by another CPU.
     pub migration_cost: Span,
-    /// What sending takes more from a queue that nobody busy polls.
+    /// What sending takes more from a queue that no program busy polls.
     pub quiet: Quiet,
     /// What a packet takes more where a driver has a busy poll of its own.
     pub own_busy_poll: Span,
@@ -326,7 +328,7 @@ impl Reader {
 }
 
 fn figure(name: String, node: &Node<'_>) -> Result<Parameter, ParseError> {
-    let table = node.table("a figure such as { ns = 100, origin = \"reckoned\", why = \"...\" }")?;
+    let table = node.table("a figure such as { ns = 100, origin = \"estimated\", why = \"...\" }")?;
     let table = table.only(&["ns", "pct", "per-100k", "count", "mbit-s", "origin", "rows", "why"])?;
     let units: Vec<&'static str> = UNITS.into_iter().filter(|unit| table.has(unit)).collect();
     let [unit] = units[..] else { return Err(node.error("a figure has one unit: ns, pct, per-100k, count or mbit-s")) };

@@ -28,13 +28,21 @@ pub(crate) use known::{percent, root_mean_square, table as error_table};
 pub use load::Load;
 pub use machine::{Client, MachineFile, Origin, Parameter, Wire};
 pub use page::page;
-pub use published::{Published, Row};
+pub use published::{Published, PublishedRow};
 pub use read::{AnyPlan, named};
 pub use result::{Results, ResultsError, cell_name, merge};
-pub use run::{Cell, Predicted, run};
+pub use run::{PlanCell, Predicted, run};
 pub(crate) use run::{clients_of, core_of, instance_settings};
 pub use score::{Score, score};
 pub use table::table;
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `PlanCell`")]
+pub type Cell = PlanCell;
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `PublishedRow`")]
+pub type Row = PublishedRow;
 
 #[cfg(test)]
 mod tests;

@@ -44,8 +44,8 @@ Of `irq-suspension`:
 Of `xsk-rr`:
 
 - **Why a send is slow while the program computes.** The document shows it (1.2 us with interrupts, 3.5 us with `busy-read`) and gives no
-  reason. Here it is two fitted numbers of the card, `wake-armed` and `wake-deferred`, for queues that nobody busy polls. Only that
-  `busy-read` has it at 32K as at 12K, and nobody has it where somebody else polls, is a result.
+  reason. Here it is two fitted numbers of the card, `wake-armed` and `wake-deferred`, for queues that no program busy polls. Only that
+  `busy-read` has it at 32K as at 12K, and no mode has it where another thread polls, is a result.
 - **`interrupts` and `busy-read` at 32K and 125K.** The program has 1.25 us and 2 us between its delays. With 40 ns more for each packet
   `busy-read` at 32K does not keep up, and goes to 30 us in place of 17; with 100 ns less `interrupts` at 32K finds its packets by
   itself, and has 15 us in place of 21. That it settles where the interrupt brings packets

@@ -10,7 +10,7 @@ const TABLES: &[(&str, &str)] = &[("irq-suspension", include_str!("../../plans/p
 /// One row of a document.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[expect(missing_docs, reason = "the unit stands last in the name")]
-pub struct Row {
+pub struct PublishedRow {
     pub qps: f64,
     pub avg_us: f64,
     pub p95_us: f64,
@@ -22,7 +22,7 @@ pub struct Row {
 
 /// Rows by mode and load.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Published(Vec<(String, Load, Row)>);
+pub struct Published(Vec<(String, Load, PublishedRow)>);
 
 impl Published {
     /// The table of this name.
@@ -35,12 +35,12 @@ impl Published {
 
     /// The row of a cell, if the table has it.
     #[must_use]
-    pub fn row(&self, mode: &str, load: Load) -> Option<Row> {
+    pub fn row(&self, mode: &str, load: Load) -> Option<PublishedRow> {
         self.0.iter().find(|(of, at, _)| of == mode && *at == load).map(|(_, _, row)| *row)
     }
 }
 
-fn row(line: &str) -> Option<(String, Load, Row)> {
+fn row(line: &str) -> Option<(String, Load, PublishedRow)> {
     let mut fields = line.split(',');
     let mode = fields.next()?.to_owned();
     let load = match fields.next()? {
@@ -48,7 +48,7 @@ fn row(line: &str) -> Option<(String, Load, Row)> {
         rate => Load::Rate(rate.strip_suffix('K')?.parse::<u64>().ok()? * 1000),
     };
     let mut number = || f64::from_str(fields.next()?).ok();
-    let row = Row {
+    let row = PublishedRow {
         qps: number()?,
         avg_us: number()?,
         p95_us: number()?,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event_loop::Plan;
 use super::load::Load;
-use super::run::{Cell, Predicted};
+use super::run::{PlanCell, Predicted};
 use crate::modes::Mode;
 
 /// Largest file of results.
@@ -82,8 +82,8 @@ pub fn cell_name(load: Load, mode: Mode) -> String {
 impl Results {
     /// Cells of a plan that was asked for as `name`.
     #[must_use]
-    pub fn new(name: &str, plan: &Plan, cells: &[Cell]) -> Self {
-        let cell = |cell: &Cell| ResultCell {
+    pub fn new(name: &str, plan: &Plan, cells: &[PlanCell]) -> Self {
+        let cell = |cell: &PlanCell| ResultCell {
             mode: cell.mode.to_string(),
             load: cell.load.to_string(),
             predicted: cell.predicted.as_ref().ok().cloned(),
@@ -108,7 +108,7 @@ impl Results {
         serde_json::from_str(&text).map_err(|error| ResultsError::NotOurs { file, why: error.to_string() })
     }
 
-    /// Writes a file; whoever reads it meanwhile finds the one before.
+    /// Writes a file; a reader meanwhile finds the one before.
     ///
     /// # Errors
     /// It cannot be written.
@@ -138,12 +138,12 @@ impl Results {
 
     /// The cells of a plan that are here, in the plan's order.
     #[must_use]
-    pub fn cells(&self, plan: &Plan) -> Vec<Cell> {
+    pub fn cells(&self, plan: &Plan) -> Vec<PlanCell> {
         let found = |(load, mode): (Load, Mode)| {
             let (at, of) = (load.to_string(), mode.to_string());
             let cell = self.cells.iter().find(|cell| cell.mode == of && cell.load == at)?;
             let failed = || cell.failed.clone().unwrap_or_else(|| "nothing was predicted".to_owned());
-            Some(Cell { load, mode, predicted: cell.predicted.clone().ok_or_else(failed) })
+            Some(PlanCell { load, mode, predicted: cell.predicted.clone().ok_or_else(failed) })
         };
         plan.cells().filter_map(found).collect()
     }
@@ -153,7 +153,7 @@ impl Results {
 ///
 /// # Errors
 /// Files do not belong together, or cells are missing.
-pub fn merge(files: &[std::path::PathBuf]) -> Result<(Plan, Vec<Cell>), ResultsError> {
+pub fn merge(files: &[std::path::PathBuf]) -> Result<(Plan, Vec<PlanCell>), ResultsError> {
     let mut all: Vec<Results> = Vec::new();
     for file in files {
         let results = Results::read(file)?;

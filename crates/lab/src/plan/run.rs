@@ -51,7 +51,7 @@ pub struct Predicted {
 
 /// A cell of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct PlanCell {
     /// Offered.
     pub load: Load,
     /// In force.
@@ -68,7 +68,7 @@ pub fn run(
     jobs: usize,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Vec<Cell> {
+) -> Vec<PlanCell> {
     let seeds = usize::from(plan.seeds);
     let runs: Vec<(Load, Mode, u64)> =
         cells.iter().flat_map(|(load, mode)| (1..=seeds as u64).map(|seed| (*load, *mode, seed))).collect();
@@ -77,7 +77,7 @@ pub fn run(
         in_parallel(&runs, jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
     let of_cell = |(cell, runs): (&(Load, Mode), &[Option<Figures>])| {
         let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
-        Some(Cell { load: cell.0, mode: cell.1, predicted: together(plan, &runs?) })
+        Some(PlanCell { load: cell.0, mode: cell.1, predicted: together(plan, &runs?) })
     };
     cells.iter().zip(results.chunks(seeds)).filter_map(of_cell).collect()
 }

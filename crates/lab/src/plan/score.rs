@@ -3,14 +3,14 @@
 use super::event_loop::Plan;
 use super::known::{KnownError, percent, root_mean_square};
 use super::load::Load;
-use super::published::Row;
-use super::run::{Cell, Predicted};
+use super::published::PublishedRow;
+use super::run::{PlanCell, Predicted};
 
 /// Part of a load that is answered where a server keeps up.
 const KEEPS_UP: f64 = 0.985;
 
 /// The figures of a row that are compared: name, published, predicted.
-pub(super) fn figures(row: &Row, predicted: &Predicted) -> [(&'static str, f64, f64); 6] {
+pub(super) fn figures(row: &PublishedRow, predicted: &Predicted) -> [(&'static str, f64, f64); 6] {
     [
         ("qps", row.qps, predicted.qps),
         ("avg_us", row.avg_us, predicted.avg_us),
@@ -22,7 +22,7 @@ pub(super) fn figures(row: &Row, predicted: &Predicted) -> [(&'static str, f64, 
 }
 
 /// Instructions per query, likewise, where the machine says how many a cycle has. They are no part of a score.
-pub(super) fn instructions(plan: &Plan, cell: &Cell) -> Option<(&'static str, f64, f64)> {
+pub(super) fn instructions(plan: &Plan, cell: &PlanCell) -> Option<(&'static str, f64, f64)> {
     let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
     let predicted = cell.predicted.as_ref().ok().filter(|_| plan.machine.per_100_cycles.0 > 0)?;
     let (was, is) = (row.instructions_per_query_corrected, predicted.instructions_per_query_corrected);
@@ -63,14 +63,14 @@ pub struct Score {
 }
 
 /// Whether parameters were fitted to the rows of a mode.
-pub(super) fn is_fitted(plan: &Plan, cell: &Cell) -> bool {
+pub(super) fn is_fitted(plan: &Plan, cell: &PlanCell) -> bool {
     plan.machine.is_fitted_to(&cell.mode.to_string(), &cell.load.to_string())
 }
 
 /// Scores cells against what was published; those that were not are left out.
 #[must_use]
-pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
-    let pairs: Vec<(&Cell, Row, &Predicted)> = cells
+pub fn score(plan: &Plan, cells: &[PlanCell]) -> Score {
+    let pairs: Vec<(&PlanCell, PublishedRow, &Predicted)> = cells
         .iter()
         .filter_map(|cell| {
             let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
@@ -89,7 +89,7 @@ pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
     let max_qps_pct = max_qps.map(|(_, row, predicted)| error(row.qps, predicted.qps).abs() * 100.0).reduce(f64::max);
     let order = plan.loads.iter().filter_map(|load| {
         let rows: Vec<_> = pairs.iter().filter(|(cell, ..)| cell.load == *load).collect();
-        let tau = |of: fn(&Row) -> f64, is: fn(&Predicted) -> f64| {
+        let tau = |of: fn(&PublishedRow) -> f64, is: fn(&Predicted) -> f64| {
             kendall(&rows.iter().map(|(_, row, predicted)| (of(row), is(predicted))).collect::<Vec<_>>())
         };
         (rows.len() > 1)
@@ -110,7 +110,7 @@ pub fn score(plan: &Plan, cells: &[Cell]) -> Score {
 }
 
 /// Errors of rows that the simulated server keeps up with, as advice has to know them.
-fn known(plan: &Plan, pairs: &[(&Cell, Row, &Predicted)]) -> KnownError {
+fn known(plan: &Plan, pairs: &[(&PlanCell, PublishedRow, &Predicted)]) -> KnownError {
     let mut known = KnownError::default();
     let (mut fitted, mut others) = (Vec::new(), Vec::new());
     for (cell, row, predicted) in pairs {

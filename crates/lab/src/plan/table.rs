@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::event_loop::Plan;
-use super::run::{Cell, Predicted};
+use super::run::{PlanCell, Predicted};
 use super::score::{Errors, Score, error, figures, is_fitted};
 
 /// Writes a plan's cells and its score.
 #[must_use]
-pub fn table(plan: &Plan, cells: &[Cell], score: &Score) -> String {
+pub fn table(plan: &Plan, cells: &[PlanCell], score: &Score) -> String {
     let mut text = format!("{}\n{}\n", plan.title, plan.machine.title);
     text += "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n";
     let mut load = None;
@@ -23,7 +23,7 @@ pub fn table(plan: &Plan, cells: &[Cell], score: &Score) -> String {
     text
 }
 
-fn line(text: &mut String, plan: &Plan, cell: &Cell) -> std::fmt::Result {
+fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> std::fmt::Result {
     let mode = cell.mode.to_string();
     let row = plan.published.row(&mode, cell.load);
     let mark = match row {

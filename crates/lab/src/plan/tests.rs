@@ -22,11 +22,11 @@ fn short(modes: &[&str], loads: &[Load]) -> Plan {
     plan
 }
 
-fn run_all(plan: &Plan, jobs: usize) -> Vec<Cell> {
+fn run_all(plan: &Plan, jobs: usize) -> Vec<PlanCell> {
     run(plan, &plan.cells().collect::<Vec<_>>(), jobs, &AtomicBool::new(false), &|_, _| ())
 }
 
-fn predicted(cells: &[Cell], mode: &str, load: Load) -> Predicted {
+fn predicted(cells: &[PlanCell], mode: &str, load: Load) -> Predicted {
     let mode = Mode::parse(mode).expect("a mode");
     let cell = cells.iter().find(|cell| cell.mode == mode && cell.load == load).expect("a cell");
     cell.predicted.clone().expect("the rules hold")
@@ -60,7 +60,7 @@ fn the_same_whatever_the_number_of_jobs() {
     let plan = short(&["base", "suspend20"], &[Load::Rate(400_000), Load::Max]);
     let (one, three) = (run_all(&plan, 1), run_all(&plan, 3));
     assert_eq!(one, three);
-    let text = |cells: &[Cell]| serde_json::to_string(&json(&plan, cells, &score(&plan, cells))).expect("JSON");
+    let text = |cells: &[PlanCell]| serde_json::to_string(&json(&plan, cells, &score(&plan, cells))).expect("JSON");
     assert_eq!(text(&one), text(&three));
 }
 
@@ -88,7 +88,7 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
         Results::new("plan", &plan, &done).write(&file(name)).expect("written");
     }
     let (joined, cells) = merge(&[file("two"), file("one")]).expect("all is there");
-    let bytes = |plan: &Plan, cells: &[Cell]| {
+    let bytes = |plan: &Plan, cells: &[PlanCell]| {
         let score = score(plan, cells);
         (table(plan, cells, &score), serde_json::to_string(&json(plan, cells, &score)).expect("JSON"))
     };

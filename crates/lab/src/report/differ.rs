@@ -60,7 +60,7 @@ pub struct Setup {
 
 /// What two comparisons say of the same mode at the same load.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct CellDifference {
     /// The load.
     pub load: Load,
     /// Whose row it is, in each.
@@ -83,7 +83,7 @@ pub struct Differences<'a> {
     /// The first, and the other.
     pub files: [&'a Saved; 2],
     /// What both have.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CellDifference>,
     /// Rows that only the first has, and only the other.
     pub alone: [usize; 2],
     /// What ran differently: its name, and what it was in each.
@@ -178,12 +178,12 @@ impl Line<'_> {
         Standing::of(side(i)?, side(0), i == 0)
     }
 
-    fn cell(&self, i: usize) -> Option<Cell> {
+    fn cell(&self, i: usize) -> Option<CellDifference> {
         let (a, b) = (self.rows[0]?, self.rows[i]?);
         let pair = |figure: fn(&Figures) -> Option<f64>| {
             Some(Pair::of(Side::of(self, 0, figure)?, Side::of(self, i, figure)?))
         };
-        Some(Cell {
+        Some(CellDifference {
             load: self.load,
             subjects: [a.subject, b.subject],
             p99_us: pair(|f| Some(f.latency_us.p99))?,
@@ -202,7 +202,7 @@ impl Setup {
     }
 }
 
-impl Cell {
+impl CellDifference {
     /// Whose row it is; where two backends are held against each other, the mode.
     #[must_use]
     pub fn name(&self, among_backends: bool) -> String {
@@ -235,7 +235,7 @@ impl Differences<'_> {
     }
 
     /// Cells in open loop, and in closed loop.
-    pub(crate) fn by_loop(&self) -> (Vec<&Cell>, Vec<&Cell>) {
+    pub(crate) fn by_loop(&self) -> (Vec<&CellDifference>, Vec<&CellDifference>) {
         self.cells.iter().partition(|cell| cell.load != Load::Max)
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, Sustained, Workload};
 use crate::loads::Load;
-use crate::stats::{Cdf, CoreUse, CpuSplit, Spread, Summary};
+use crate::stats::{RowFigures, Spread};
 use crate::subject::{Backend, Receive};
 use modes::JsonMode;
 pub use verdicts::JsonVerdict;
@@ -93,7 +93,7 @@ impl From<&Sustained> for JsonSustained {
 
 /// One mode at one load. Every key is always there; in a refused row all figures are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the figures are documented in `stats::Figures`, under the same names")]
+#[expect(missing_docs, reason = "documented in docs/json.md")]
 pub struct JsonRow {
     pub mode: String,
     pub backend: Backend,
@@ -101,32 +101,8 @@ pub struct JsonRow {
     #[serde(default)]
     pub receive: Receive,
     pub load_rps: JsonLoad,
-    pub achieved_rps: Option<f64>,
-    #[serde(default)]
-    pub in_time_pct: Option<f64>,
-    pub latency_us: Option<Summary>,
-    pub service_latency_us: Option<Summary>,
-    pub cpu: Option<CpuSplit>,
-    pub cores: Option<CoreUse>,
-    pub cycles_per_request: Option<f64>,
-    pub interrupts_per_s: Option<f64>,
-    pub polls_per_s: Option<f64>,
-    pub empty_polls_pct: Option<f64>,
-    pub work_per_poll: Option<f64>,
-    pub events_per_wait: Option<f64>,
-    /// Milliseconds per second that the softirq threads waited for a CPU.
-    #[serde(default)]
-    pub run_delay_ms_per_s: Option<f64>,
-    #[serde(default)]
-    pub timers_per_s: Option<f64>,
-    #[serde(default)]
-    pub softirqs_per_s: Option<f64>,
-    #[serde(default)]
-    pub softirq_polls_per_s: Option<f64>,
-    #[serde(default)]
-    pub context_switches_per_s: Option<f64>,
-    #[serde(default)]
-    pub latency_cdf: Option<Cdf>,
+    #[serde(flatten)]
+    pub figures: RowFigures,
     /// Whether the load was sustained; null without figures, and in a closed loop.
     #[serde(default)]
     pub sustains: Option<bool>,
@@ -198,30 +174,12 @@ pub fn render(report: &Report) -> String {
 impl From<&Row> for JsonRow {
     fn from(row: &Row) -> Self {
         let figures = row.figures();
-        let median = figures.map(|figures| figures.median);
         Self {
             mode: row.subject.mode.to_string(),
             backend: row.subject.backend,
             receive: row.subject.receive,
             load_rps: row.load.into(),
-            achieved_rps: median.map(|m| m.achieved_rps),
-            in_time_pct: median.and_then(|m| m.in_time_pct),
-            latency_us: median.map(|m| m.latency_us),
-            service_latency_us: median.map(|m| m.service_latency_us),
-            cpu: median.map(|m| m.cpu),
-            cores: median.and_then(|m| m.cores),
-            cycles_per_request: median.and_then(|m| m.cycles_per_request),
-            interrupts_per_s: median.and_then(|m| m.interrupts_per_s),
-            polls_per_s: median.and_then(|m| m.polls_per_s),
-            empty_polls_pct: median.and_then(|m| m.empty_polls_pct),
-            work_per_poll: median.and_then(|m| m.work_per_poll),
-            events_per_wait: median.and_then(|m| m.events_per_wait),
-            run_delay_ms_per_s: median.and_then(|m| m.run_delay_ms_per_s),
-            timers_per_s: median.and_then(|m| m.timers_per_s),
-            softirqs_per_s: median.and_then(|m| m.softirqs_per_s),
-            softirq_polls_per_s: median.and_then(|m| m.softirq_polls_per_s),
-            context_switches_per_s: median.and_then(|m| m.context_switches_per_s),
-            latency_cdf: median.and_then(|m| m.latency_cdf),
+            figures: figures.map(|figures| figures.median.into()).unwrap_or_default(),
             sustains: (figures.is_some() && row.load != Load::Max).then(|| row.sustains()),
             runs: figures.map_or(0, |figures| figures.runs),
             spread: figures.map(|figures| figures.spread),

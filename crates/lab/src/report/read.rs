@@ -11,7 +11,7 @@ use super::most;
 use super::{Lost, Outcome, Report, Row, Sustained};
 use crate::loads::{Load, SustainSearch, in_time_pct_by_rate};
 use crate::modes::Mode;
-use crate::stats::{Figures, Measured, Spread};
+use crate::stats::{Measured, RowFigures, Spread};
 use crate::subject::{Backend, Subject};
 
 /// Largest file that is read, in bytes: a comparison of all modes at seven loads has about one million.
@@ -156,7 +156,7 @@ fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
     if !unknown.is_empty() {
         notes.push(format!("Rows of {} are left out: this version knows no such mode.", unknown.join(", ")));
     }
-    let has_cdf = |row: &JsonRow| row.latency_cdf.is_some() || row.runs == 0;
+    let has_cdf = |row: &JsonRow| row.figures.latency_cdf.is_some() || row.runs == 0;
     if !report.rows.iter().all(has_cdf) {
         notes.push(
             "An older version wrote this: it has five percentiles and no latency_cdf, so percentile plots are coarse."
@@ -210,7 +210,7 @@ fn row_of(row: &JsonRow) -> Result<Row, String> {
         JsonLoad::Max(_) => Load::Max,
     };
     let subject = Subject { backend: row.backend, mode, receive: row.receive };
-    let outcome = match (&row.refused, figures_of(row)) {
+    let outcome = match (&row.refused, Some(row.figures).filter(|_| row.runs > 0).and_then(RowFigures::of_run)) {
         (Some(why), _) => Outcome::Refused(why.clone()),
         (None, None) => Outcome::Nothing,
         (None, Some(median)) => {
@@ -235,33 +235,6 @@ fn row_of(row: &JsonRow) -> Result<Row, String> {
         why: why.clone(),
     });
     Ok(Row { subject, load, outcome, lost })
-}
-
-/// `None` if nothing is behind the row.
-fn figures_of(row: &JsonRow) -> Option<Figures> {
-    if row.runs == 0 {
-        return None;
-    }
-    Some(Figures {
-        achieved_rps: row.achieved_rps?,
-        in_time_pct: row.in_time_pct,
-        latency_us: row.latency_us?,
-        service_latency_us: row.service_latency_us?,
-        cpu: row.cpu?,
-        cycles_per_request: row.cycles_per_request,
-        cores: row.cores,
-        interrupts_per_s: row.interrupts_per_s,
-        polls_per_s: row.polls_per_s,
-        empty_polls_pct: row.empty_polls_pct,
-        work_per_poll: row.work_per_poll,
-        events_per_wait: row.events_per_wait,
-        run_delay_ms_per_s: row.run_delay_ms_per_s,
-        timers_per_s: row.timers_per_s,
-        softirqs_per_s: row.softirqs_per_s,
-        softirq_polls_per_s: row.softirq_polls_per_s,
-        context_switches_per_s: row.context_switches_per_s,
-        latency_cdf: row.latency_cdf,
-    })
 }
 
 fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {

@@ -33,7 +33,7 @@ pub enum Which {
 
 /// A table that is written as its loads finish.
 #[derive(Debug)]
-pub struct Table {
+pub struct RowTable {
     /// Set the best of each column within a load in bold, by terminal codes; without, the text has no codes at all.
     bold: bool,
     /// Widest line, in columns; columns of the table that do not fit are left out.
@@ -44,7 +44,11 @@ pub struct Table {
     searched_again: bool,
 }
 
-impl Table {
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `RowTable`")]
+pub type Table = RowTable;
+
+impl RowTable {
     /// Nothing is written so far.
     pub fn new(bold: bool, width: usize) -> Self {
         let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
@@ -72,7 +76,7 @@ impl Table {
         page.line("");
         let begun = |rows: &[&Row]| !rows.iter().all(|row| row.was_not_run());
         incomplete(&mut page, report, report.by_load().iter().filter(|(_, rows)| !begun(rows)).map(|(load, _)| *load));
-        let hidden = Shape::new(report, self).hidden;
+        let hidden = TableShape::new(report, self).hidden;
         legend::legend(&mut page, report, &hidden, self.bold);
         page.into_text()
     }
@@ -90,7 +94,7 @@ impl Table {
                 "The loads were wrong ({why}) and are searched again, once. What follows replaces what is above."
             ));
         }
-        let shape = Shape::new(report, self);
+        let shape = TableShape::new(report, self);
         for (load, rows) in report.by_load() {
             if self.printed.contains(&load) || rows.iter().all(|row| row.was_not_run()) {
                 continue;
@@ -103,7 +107,7 @@ impl Table {
 }
 
 /// What all blocks have in common.
-struct Shape {
+struct TableShape {
     columns: Vec<&'static Column>,
     /// Columns for which there is no room.
     hidden: Vec<&'static Column>,
@@ -112,8 +116,8 @@ struct Shape {
     bold: bool,
 }
 
-impl Shape {
-    fn new(report: &Report, table: &Table) -> Self {
+impl TableShape {
+    fn new(report: &Report, table: &RowTable) -> Self {
         let backends = report.among_backends();
         let name_width = report.rows.iter().map(|row| row.subject.name(backends).len()).max().unwrap_or(0).max(10);
         let has = |column: &&Column| !column.optional || column.is_in(&report.rows);
@@ -136,7 +140,7 @@ impl Shape {
     }
 }
 
-fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &Shape, report: &Report) {
+fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &TableShape, report: &Report) {
     let name_width = shape.name_width;
     let machine = report.machine_at(load);
     if load == Load::Max {

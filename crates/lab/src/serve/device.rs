@@ -13,8 +13,8 @@ use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, IfAddr, MemifCon
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
+use crate::applied::{self, Applied};
 use crate::device::{Device, XdpWay};
-use crate::in_force::{self, InForce};
 
 /// Most queues of a device.
 const QUEUES_MAX: u16 = 64;
@@ -142,7 +142,7 @@ impl OneDevice {
             }
             other => anyhow::bail!("{} is no device of an engine whose peer is elsewhere", other.name()),
         };
-        in_force::coalesce(&device, config.coalesce)?;
+        applied::coalesce(&device, config.coalesce)?;
         if let Some(gateway) = config.gateway {
             netns.gateway_set(device.ifindex(), gateway).context("setting the gateway")?;
         }
@@ -192,8 +192,8 @@ impl OneDevice {
     }
 
     /// What is in force on the device.
-    pub fn in_force(&self) -> InForce {
-        in_force::of(&self.device)
+    pub fn in_force(&self) -> Applied {
+        applied::of(&self.device)
     }
 
     /// Interrupts of the device since it was added.

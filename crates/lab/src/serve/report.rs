@@ -4,7 +4,7 @@ use napier_kv::session::{Server, Totals};
 use napier_kv::store::StoreStats;
 use serde::Serialize;
 
-use crate::in_force::InForce;
+use crate::applied::Applied;
 
 use super::config::ServeConfig;
 use super::workers::Used;
@@ -35,7 +35,7 @@ pub struct ServeReport {
     /// Interrupts of the device; null where they are not the server's to count.
     pub interrupts: Option<u64>,
     /// What is in force on the device of an engine, by name; empty on the kernel's sockets.
-    pub in_force: InForce,
+    pub in_force: Applied,
     /// Time that the softirq threads could have run and had no CPU, in seconds; null on the kernel's sockets.
     pub softirq_run_delay_s: Option<f64>,
     /// Packets dropped because their checksum was wrong; null on the kernel's sockets, which count them elsewhere.
@@ -76,7 +76,7 @@ impl ServeReport {
             cpu_s: used.cpu.as_secs_f64(),
             cpu_system_s: used.system.as_secs_f64(),
             interrupts,
-            in_force: InForce::new(),
+            in_force: Applied::new(),
             softirq_run_delay_s: None,
             wrong_checksums: None,
             fragments: None,
@@ -170,7 +170,7 @@ mod tests {
             cpu_s: 1.0,
             cpu_system_s: 0.5,
             interrupts: None,
-            in_force: InForce::from([("AF_XDP".to_owned(), "copy".to_owned())]),
+            in_force: Applied::from([("AF_XDP".to_owned(), "copy".to_owned())]),
             softirq_run_delay_s,
             wrong_checksums: None,
             fragments: None,

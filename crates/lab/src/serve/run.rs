@@ -19,8 +19,8 @@ use super::device::{OneDevice, turned_away};
 use super::limits;
 pub use super::report::ServeReport;
 use super::workers::{run_workers, serve_on};
+use crate::apply;
 use crate::device::Device;
-use crate::force;
 use crate::modes::Mode;
 
 /// Runs a server until `interrupted`. `on_ready` is called once it can be reached.
@@ -120,7 +120,7 @@ fn serve_on_engine(
         stopped.store(true, Ordering::Relaxed);
         stop.trigger();
     };
-    let mut look = Look::new(config.mode);
+    let mut look = DeviceWatch::new(config.mode);
     let mut on_tick = || look.at(&one);
     let (seconds, mut used) = run_workers(config.workers, interrupted, &run_one, &raise, on_ready, &mut on_tick)?;
     // Workers have counted themselves.
@@ -145,7 +145,7 @@ fn serve_on_engine(
 }
 
 /// What is looked after on an engine's device while it is served on.
-struct Look {
+struct DeviceWatch {
     mode: Option<Mode>,
     /// The peers whose instances have the mode.
     in_force_for: Option<(u64, bool)>,
@@ -155,7 +155,7 @@ struct Look {
     told_of_recording: bool,
 }
 
-impl Look {
+impl DeviceWatch {
     fn new(mode: Option<Mode>) -> Self {
         Self { mode, in_force_for: None, turned_away: None, told_of_recording: false }
     }
@@ -187,7 +187,7 @@ impl Look {
         {
             // A thread of an instance stays where the system has it; a group has a CPU, and polls on each that softirqs run on.
             let cpu = |queue| if mode == Mode::Group { one.device.irq_cpu(queue as u16) } else { None };
-            let done = force::mode_on_device(&one.engine, &one.device, mode, cpu);
+            let done = apply::mode_on_device(&one.engine, &one.device, mode, cpu);
             // A peer that goes meanwhile takes its instances along, and the next one is set up anew.
             if one.peers() == peers {
                 done.with_context(|| format!("applying mode {mode}"))?;

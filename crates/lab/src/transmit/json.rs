@@ -8,7 +8,7 @@ use napier_sim::contention::costs::COSTS;
 use napier_sim::contention::plan::Path;
 use serde::{Deserialize, Serialize};
 
-use super::Report;
+use super::TransmitReport;
 use super::judge::checks;
 
 /// The whole.
@@ -83,7 +83,7 @@ pub struct JsonSensitivity {
 
 /// Writes the report as one object.
 #[must_use]
-pub fn json(report: &Report) -> String {
+pub fn json(report: &TransmitReport) -> String {
     let plan = &report.plan;
     let object = JsonReport {
         commit: crate::host::host_and_commit().1,
@@ -138,7 +138,7 @@ fn buckets(histogram: &Histogram) -> Vec<JsonBucket> {
     from_first.map(|(power, count): (u32, u64)| JsonBucket { from_ns: 1 << power, count }).collect()
 }
 
-fn sensitivity(report: &Report) -> Vec<JsonSensitivity> {
+fn sensitivity(report: &TransmitReport) -> Vec<JsonSensitivity> {
     let by_path = |row: &super::Sensitivity, figure: fn(&Outcome) -> f64| {
         row.results.iter().map(|result| (result.path.name().to_owned(), figure(&result.outcome))).collect()
     };

@@ -6,7 +6,7 @@ use napier_core::histogram::Histogram;
 use napier_sim::contention::Outcome;
 use napier_sim::contention::plan::Path;
 
-use super::Report;
+use super::TransmitReport;
 use super::published::published;
 use crate::report::range;
 
@@ -36,7 +36,7 @@ pub struct Check {
 
 /// Everything that can be compared; nothing if other senders or queues were asked for.
 #[must_use]
-pub fn checks(report: &Report) -> Vec<Check> {
+pub fn checks(report: &TransmitReport) -> Vec<Check> {
     if !report.is_published() {
         return Vec::new();
     }

@@ -91,7 +91,7 @@ pub struct Sensitivity {
 
 /// What came of it all.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct TransmitReport {
     /// What was asked for.
     pub experiment: Experiment,
     /// The plan of each path is this one, but for the path.
@@ -102,7 +102,7 @@ pub struct Report {
     pub sensitivity: Vec<Sensitivity>,
 }
 
-impl Report {
+impl TransmitReport {
     /// True if the machine and load are those of the published figures.
     #[must_use]
     pub const fn is_published(&self) -> bool {
@@ -128,7 +128,7 @@ pub fn run(
     experiment: &Experiment,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Report, PlanError> {
+) -> Result<TransmitReport, PlanError> {
     let plan = Plan {
         senders: experiment.senders,
         queues: experiment.queues,
@@ -150,7 +150,7 @@ pub fn run(
             experiment.paths.iter().map_while(|path| Some(PathResult { path: *path, outcome: outcomes.next()?? }));
         next.collect()
     };
-    Ok(Report {
+    Ok(TransmitReport {
         results: results(),
         sensitivity: changes.into_iter().map(|change| Sensitivity { change, results: results() }).collect(),
         experiment: experiment.clone(),
@@ -175,6 +175,10 @@ fn changes() -> Vec<Change> {
     let costs = costs.map(|(cost, percent)| Change::Cost(cost, percent));
     costs.chain([Change::StayPut, Change::FlowLimit]).collect()
 }
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `TransmitReport`")]
+pub type Report = TransmitReport;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use napier_sim::contention::plan::Path;
 
 use super::judge::{checks, sentence};
 use super::published::published;
-use super::{PathResult, Report};
+use super::{PathResult, TransmitReport};
 use crate::report::range;
 
 /// Widest line, in columns.
@@ -19,7 +19,7 @@ const BAR: usize = 26;
 
 /// Writes the report as text.
 #[must_use]
-pub fn table(report: &Report) -> String {
+pub fn table(report: &TransmitReport) -> String {
     let mut text = heading(report);
     for result in &report.results {
         text += "\n";
@@ -43,7 +43,7 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-fn heading(report: &Report) -> String {
+fn heading(report: &TransmitReport) -> String {
     let plan = &report.plan;
     let machine = plan.topology;
     let line = format!(
@@ -63,7 +63,7 @@ fn heading(report: &Report) -> String {
     wrapped("", &line)
 }
 
-fn closing(report: &Report) -> String {
+fn closing(report: &TransmitReport) -> String {
     if report.is_published() {
         sentence(&checks(report))
     } else {
@@ -79,7 +79,7 @@ const fn title(path: Path) -> &'static str {
     }
 }
 
-fn figures(report: &Report, result: &PathResult) -> String {
+fn figures(report: &TransmitReport, result: &PathResult) -> String {
     let mut text = format!("{}\n", title(result.path));
     let all = checks(report);
     if all.is_empty() {
@@ -135,7 +135,7 @@ fn rates(path: Path, outcome: &Outcome) -> String {
     )
 }
 
-fn histograms(report: &Report, result: &PathResult) -> String {
+fn histograms(report: &TransmitReport, result: &PathResult) -> String {
     let known = report.is_published().then(|| published(result.path).stays);
     let all: Vec<&Histogram> = known.iter().chain([&result.outcome.stays]).collect();
     let shown = |exponent: u32| all.iter().any(|histogram| histogram.share_pct(exponent) >= 0.005);
@@ -156,7 +156,7 @@ fn histograms(report: &Report, result: &PathResult) -> String {
 }
 
 /// Settings that matter, and what is not known of them.
-fn settings(report: &Report) -> String {
+fn settings(report: &TransmitReport) -> String {
     let settings = &report.plan.settings;
     let mut text = String::from("settings\n");
     for (name, value, reason) in [
@@ -188,7 +188,7 @@ fn settings(report: &Report) -> String {
     text
 }
 
-fn parameters(report: &Report) -> String {
+fn parameters(report: &TransmitReport) -> String {
     let mut text = String::from("parameters, the same for each path\n");
     for cost in COSTS {
         let start = format!("  {:<25}{:>7}  {:<9}", cost.name, cost.value(&report.plan.costs), cost.origin.name());
@@ -207,7 +207,7 @@ fn parameters(report: &Report) -> String {
     text
 }
 
-fn sensitivity(report: &Report) -> String {
+fn sensitivity(report: &TransmitReport) -> String {
     let mut text = String::from(
         "what depends on the parameters without a source: Mpps and busy CPUs in percent, from one placement\n",
     );

@@ -11,7 +11,7 @@ fn experiment(paths: &[Path]) -> Experiment {
     }
 }
 
-fn report(experiment: &Experiment) -> Report {
+fn report(experiment: &Experiment) -> TransmitReport {
     run(experiment, &AtomicBool::new(false), &|_, _| {}).expect("an experiment that can be run")
 }
 

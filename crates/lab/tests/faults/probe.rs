@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use napier_core::frames::udp_payload;
-use napier_kv::load::codec::{Format, Request, Verdict, read_datagram};
+use napier_kv::load::codec::{Format, ReplyVerdict, Request, read_datagram};
 use napier_lab::compare::parts::{CLIENT_PORT, PEER_IP, RawFlow, RawWire, write};
 
 use super::act::{Act, PATIENCE};
@@ -98,7 +98,7 @@ impl Act<'_> {
             let (id, reply) = read_datagram(Format::Ascii, payload)?;
             let asked = udp_port == source(flow).port() && usize::from(id) == flow;
             ensure!(asked, "an answer to nothing that was asked");
-            ensure!(reply.verdict(key, false) == Verdict::Right, "a wrong answer: {reply:?}");
+            ensure!(reply.verdict(key, false) == ReplyVerdict::Right, "a wrong answer: {reply:?}");
             answered = true;
             Ok(())
         })?;

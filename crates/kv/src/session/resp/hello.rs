@@ -2,13 +2,13 @@
 //! no other user. What would promise something that is not done here (tracking, silent replies) is refused.
 
 use super::super::text::signed;
-use super::super::{Call, stats};
+use super::super::{SessionCall, stats};
 use super::{SYNTAX_ERROR, Version, put_bulk, put_error, put_integer, put_map, put_null, put_ok};
 
 const NO_SUCH_USER: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// `HELLO [2|3 [AUTH user password] [SETNAME name]]`: the version is in force from its own answer on.
-pub(super) fn hello(call: &mut Call<'_, '_>, speaks: &mut Version, arguments: &[&[u8]]) {
+pub(super) fn hello(call: &mut SessionCall<'_, '_>, speaks: &mut Version, arguments: &[&[u8]]) {
     let version = match arguments.first().map(|version| signed(version)) {
         None => *speaks,
         Some(Some(2)) => Version::Two,
@@ -57,7 +57,7 @@ fn is_user(name: &[u8]) -> bool {
 }
 
 /// `AUTH [user] password`.
-pub(super) fn auth(call: &mut Call<'_, '_>, arguments: &[&[u8]]) {
+pub(super) fn auth(call: &mut SessionCall<'_, '_>, arguments: &[&[u8]]) {
     match arguments {
         [user, _password] if is_user(user) => put_ok(call.out),
         [_user, _password] => put_error(call.out, NO_SUCH_USER),
@@ -70,7 +70,7 @@ pub(super) fn auth(call: &mut Call<'_, '_>, arguments: &[&[u8]]) {
 }
 
 /// `CLIENT`: what a client says of itself is taken and not kept.
-pub(super) fn client(call: &mut Call<'_, '_>, speaks: Version, arguments: &[&[u8]]) {
+pub(super) fn client(call: &mut SessionCall<'_, '_>, speaks: Version, arguments: &[&[u8]]) {
     let mut name = [0; 16];
     let upper = match name.get_mut(..arguments[0].len()) {
         Some(room) => {

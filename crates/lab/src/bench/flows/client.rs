@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use napier_kv::serve::net::{Net, Watch};
 use napier_rng as rng;
 
-use super::wire::{Arrived, Head, Incoming, Op, Outgoing, Shape, page};
+use super::wire::{Arrived, Head, Incoming, MessageShape, Op, Outgoing, page};
 use crate::bench::rtt::histogram;
 
 /// How long a wait is at most, so that an interrupted run ends.
@@ -31,7 +31,7 @@ pub(in crate::bench) enum Ask {
 
 /// When a client asks.
 #[derive(Copy, Clone, Debug)]
-pub(in crate::bench) enum Pace {
+pub(in crate::bench) enum ClientPace {
     /// Each connection again as soon as it was answered.
     Closed,
     /// At points in time with this between them, over whichever connection is free.
@@ -39,7 +39,7 @@ pub(in crate::bench) enum Pace {
 }
 
 /// What came of a run.
-pub(in crate::bench) struct Outcome {
+pub(in crate::bench) struct ClientOutcome {
     /// Closed loop: from the send. Open loop: from when it was due.
     pub(in crate::bench) latency: Histogram<u64>,
     /// Requests answered in the time that counts.
@@ -86,7 +86,7 @@ struct Client<'a, N: Net> {
     /// Answers of an open loop that came after its end.
     late: u64,
     times: Times,
-    outcome: Outcome,
+    outcome: ClientOutcome,
     interrupted: &'a AtomicBool,
 }
 
@@ -102,12 +102,12 @@ pub(super) fn run<N: Net>(
     net: N,
     streams: Vec<N::Stream>,
     ask: Ask,
-    (pace, length): (Pace, Duration),
+    (pace, length): (ClientPace, Duration),
     interrupted: &AtomicBool,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<ClientOutcome> {
     let shape = match ask {
-        Ask::Echo { response, .. } => Shape::Plain(response),
-        Ask::Store { .. } => Shape::Headed,
+        Ask::Echo { response, .. } => MessageShape::Plain(response),
+        Ask::Store { .. } => MessageShape::Headed,
     };
     let conn = |stream| {
         let (incoming, outgoing) = (Incoming::new(shape), Outgoing::default());
@@ -117,18 +117,18 @@ pub(super) fn run<N: Net>(
     let begun = Instant::now();
     let times = Times { warm: begun + length / 10, end: begun + length };
     let counted = times.end - times.warm;
-    let outcome = Outcome { latency: histogram(), answered: 0, counted, due: 0, in_time: 0, lost: 0 };
+    let outcome = ClientOutcome { latency: histogram(), answered: 0, counted, due: 0, in_time: 0, lost: 0 };
     let (free, waiting) = ((0..conns.len()).rev().collect(), VecDeque::new());
     let client =
         Client { net, ask, conns, page: page(), free, waiting, asked: 0, late: 0, times, outcome, interrupted };
     match pace {
-        Pace::Closed => client.closed(),
-        Pace::Open { period } => client.open(begun, period),
+        ClientPace::Closed => client.closed(),
+        ClientPace::Open { period } => client.open(begun, period),
     }
 }
 
 impl<N: Net> Client<'_, N> {
-    fn closed(mut self) -> anyhow::Result<Outcome> {
+    fn closed(mut self) -> anyhow::Result<ClientOutcome> {
         while let Some(at) = self.free.pop() {
             self.send(at, Instant::now())?;
         }
@@ -163,7 +163,7 @@ impl<N: Net> Client<'_, N> {
         Ok(self.outcome)
     }
 
-    fn open(mut self, begun: Instant, period: Duration) -> anyhow::Result<Outcome> {
+    fn open(mut self, begun: Instant, period: Duration) -> anyhow::Result<ClientOutcome> {
         let mut due = begun + period;
         let mut tokens = Vec::new();
         loop {

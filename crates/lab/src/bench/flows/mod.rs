@@ -11,7 +11,7 @@ use std::time::Duration;
 use napier_kv::service::{Service, ServiceStream};
 use serde::Serialize;
 
-pub(super) use self::client::{Ask, Outcome, Pace};
+pub(super) use self::client::{Ask, ClientOutcome, ClientPace};
 use self::server::Job;
 pub use self::wire::MESSAGE_BYTES_MAX;
 use super::stat::Spread;
@@ -29,7 +29,7 @@ pub(super) struct Case {
     pub(super) ask: Ask,
     /// What a store takes for an operation.
     pub(super) service: Option<Service>,
-    pub(super) pace: Pace,
+    pub(super) pace: ClientPace,
     pub(super) length: Duration,
 }
 
@@ -67,7 +67,12 @@ impl Case {
     }
 
     /// Runs it where `backend` says.
-    pub(super) fn run(&self, backend: Backend, cpus: &CpuLayout, interrupted: &AtomicBool) -> Result<Outcome, Stopped> {
+    pub(super) fn run(
+        &self,
+        backend: Backend,
+        cpus: &CpuLayout,
+        interrupted: &AtomicBool,
+    ) -> Result<ClientOutcome, Stopped> {
         match backend {
             Backend::Engine => place::on_engine(self, cpus, interrupted),
             Backend::Kernel => place::on_kernel(self, cpus, interrupted),
@@ -112,7 +117,7 @@ pub struct FlowFigures {
 
 impl FlowFigures {
     /// `None` where a run has no answers.
-    fn of(runs: &[Outcome]) -> Option<Self> {
+    fn of(runs: &[ClientOutcome]) -> Option<Self> {
         if runs.is_empty() || runs.iter().any(|run| run.latency.is_empty()) {
             return None;
         }
@@ -163,15 +168,15 @@ impl PublishedFlow {
 }
 
 /// What came of the runs of one row.
-pub(super) struct Cell {
+pub(super) struct FlowCell {
     pub(super) subject: Subject,
     pub(super) case: Case,
     pub(super) cpus: Option<CpuLayout>,
-    pub(super) runs: Vec<Outcome>,
+    pub(super) runs: Vec<ClientOutcome>,
     pub(super) refused: Option<String>,
 }
 
-impl Cell {
+impl FlowCell {
     pub(super) fn new(config: &FlowsConfig, subject: Subject, case: Case) -> Self {
         let queues = usize::from(config.workers);
         let polls = subject.mode.server_cpus(1) > 1;
@@ -195,7 +200,7 @@ impl Cell {
 /// Runs all rows in turn, so often. `progress` is told which row runs, in which run from 1.
 pub(super) fn run_cells(
     config: &FlowsConfig,
-    cells: &mut [Cell],
+    cells: &mut [FlowCell],
     interrupted: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<()> {

@@ -17,11 +17,11 @@ use napier_sys::sched::pin_current_thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, Pid};
 
-use super::client::{self, Outcome};
+use super::client::{self, ClientOutcome};
 use super::server::serve;
 use super::{Case, Stopped};
+use crate::apply;
 use crate::cpus::CpuLayout;
-use crate::force;
 use crate::pair::{PEER_IP, PEER_MAC, Pair, TESTED_IP, TESTED_MAC};
 use crate::roll_call::{Ready, RollCall};
 
@@ -42,9 +42,9 @@ const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(TESTED_IP, PORT));
 fn both(
     workers: usize,
     work: impl Fn(usize, &Ready) -> anyhow::Result<()> + Sync,
-    client: impl FnOnce() -> anyhow::Result<Outcome> + Send,
+    client: impl FnOnce() -> anyhow::Result<ClientOutcome> + Send,
     stop: impl Fn(),
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<ClientOutcome> {
     let call = RollCall::new(workers);
     let work = &work;
     std::thread::scope(|scope| {
@@ -80,12 +80,12 @@ fn connect<N: Net>(
 }
 
 /// Runs a case on a link between two ends of an engine.
-pub(super) fn on_engine(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool) -> Result<Outcome, Stopped> {
+pub(super) fn on_engine(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool) -> Result<ClientOutcome, Stopped> {
     let queues = u16::try_from(cpus.workers.len()).expect("bounded by the options");
     let link = LinkConfig { queues, ring_size: RING_SIZE, ..LinkConfig::default() };
     let pair = Pair::new(&link, &cpus.workers, &[cpus.client])?;
     let plan = case.mode.plan();
-    force::mode_on_device(&pair.engine, &pair.tested, case.mode, |queue| cpus.poller(queue))?;
+    apply::mode_on_device(&pair.engine, &pair.tested, case.mode, |queue| cpus.poller(queue))?;
     let (stop, never) = (UserEvent::new(), UserEvent::new());
     let connections = case.connections;
     let members = connections as usize;
@@ -106,7 +106,7 @@ pub(super) fn on_engine(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool)
 }
 
 /// Runs a case on the kernel's sockets, over a veth pair between two namespaces of its own.
-pub(super) fn on_kernel(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool) -> Result<Outcome, Stopped> {
+pub(super) fn on_kernel(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool) -> Result<ClientOutcome, Stopped> {
     descriptors_for(case.connections)?;
     let pair = veth(u16::try_from(cpus.workers.len()).expect("bounded by the options"))?;
     let plan = case.mode.plan();
@@ -149,7 +149,7 @@ fn veth(queues: u16) -> Result<Veth, Stopped> {
     })
 }
 
-/// Puts a mode into force on the server's end; it goes with its namespace. Threads of instances go to the CPU of their
+/// Applies a mode to the server's end; it goes with its namespace. Threads of instances go to the CPU of their
 /// worker, or of a poller if the mode has them.
 fn put_in_force(end: &VethEnd, plan: &Plan, cpus: &CpuLayout) -> Result<(), Stopped> {
     let set = end.netns().run(|| {

@@ -10,7 +10,7 @@ use napier_core::control::plan::Plan;
 use napier_kv::serve::net::{Net, TOKEN_STOP, Watch};
 use napier_kv::service::ServiceStream;
 
-use super::wire::{Arrived, Head, Incoming, Outgoing, Shape, page};
+use super::wire::{Arrived, Head, Incoming, MessageShape, Outgoing, page};
 use crate::roll_call::Ready;
 
 /// The token of the socket that takes connections; those of connections count from 0.
@@ -71,8 +71,8 @@ impl<N: Net> Worker<'_, N> {
         while let Some(stream) = self.net.accept(listener)? {
             self.net.join(&stream, self.conns.len() as u64)?;
             let shape = match self.job {
-                Job::Echo { request, .. } => Shape::Plain(*request),
-                Job::Store(_) => Shape::Headed,
+                Job::Echo { request, .. } => MessageShape::Plain(*request),
+                Job::Store(_) => MessageShape::Headed,
             };
             let (incoming, outgoing) = (Incoming::new(shape), Outgoing::default());
             self.conns.push(Some(Conn { stream, incoming, outgoing, asked: None, is_blocked: false }));

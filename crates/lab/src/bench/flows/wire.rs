@@ -149,7 +149,7 @@ impl Outgoing {
 
 /// How long a message is.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Shape {
+pub(super) enum MessageShape {
     /// Always so many bytes.
     Plain(usize),
     /// As its head says.
@@ -158,7 +158,7 @@ pub(super) enum Shape {
 
 /// A message on its way in.
 pub(super) struct Incoming {
-    shape: Shape,
+    shape: MessageShape,
     head: [u8; HEAD_BYTES],
     got: usize,
 }
@@ -174,7 +174,7 @@ pub(super) enum Arrived {
 }
 
 impl Incoming {
-    pub(super) fn new(shape: Shape) -> Self {
+    pub(super) fn new(shape: MessageShape) -> Self {
         Self { shape, head: [0; HEAD_BYTES], got: 0 }
     }
 
@@ -192,8 +192,8 @@ impl Incoming {
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<Arrived> {
         let (total, head) = match self.shape {
-            Shape::Plain(total) => (total, None),
-            Shape::Headed => {
+            MessageShape::Plain(total) => (total, None),
+            MessageShape::Headed => {
                 if self.got < HEAD_BYTES {
                     let count = bytes.len().min(HEAD_BYTES - self.got);
                     self.head[self.got..self.got + count].copy_from_slice(&bytes[..count]);
@@ -241,13 +241,13 @@ mod tests {
                 let mut bytes = head.encode().to_vec();
                 bytes.resize(head.message_bytes(), 7);
                 for step in [1, 63, 64, 65, 5000] {
-                    let mut incoming = Incoming::new(Shape::Headed);
+                    let mut incoming = Incoming::new(MessageShape::Headed);
                     assert_eq!(whole(&mut incoming, &bytes, step), Some(Some(head)));
                     assert_eq!(whole(&mut incoming, &bytes, step), Some(Some(head)), "and the next one");
                 }
             }
         }
-        assert_eq!(whole(&mut Incoming::new(Shape::Plain(10)), &[0; 10], 3), Some(None));
+        assert_eq!(whole(&mut Incoming::new(MessageShape::Plain(10)), &[0; 10], 3), Some(None));
     }
 
     #[test]
@@ -256,8 +256,8 @@ mod tests {
         for (at, byte) in [(0, b'X'), (4, 3), (5, 1), (5, 2), (11, 0xff)] {
             let mut bad = good;
             bad[at] = byte;
-            assert!(Incoming::new(Shape::Headed).take(&bad).is_err(), "byte {at}");
+            assert!(Incoming::new(MessageShape::Headed).take(&bad).is_err(), "byte {at}");
         }
-        assert!(Incoming::new(Shape::Plain(10)).take(&[0; 11]).is_err());
+        assert!(Incoming::new(MessageShape::Plain(10)).take(&[0; 11]).is_err());
     }
 }

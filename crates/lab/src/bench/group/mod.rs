@@ -12,10 +12,10 @@ use napier_runtime::tx::QdiscConfig;
 use napier_sys::sched::{exact_timers, pin_current_thread, set_fifo, set_other};
 use serde::Serialize;
 
-use self::rig::{Poller, Rig, Wire};
+use self::rig::{Rig, RigPoller, RigWire};
 use super::rtt::histogram;
 use super::stat::Spread;
-use crate::force::writes_on_device;
+use crate::apply::writes_on_device;
 use crate::modes::deferral;
 use crate::pair::PEER_IP;
 
@@ -44,12 +44,12 @@ pub struct GroupFigure {
 }
 
 /// Settings under which all CPUs may sleep.
-fn sleepy() -> Poller {
-    Poller::Group(GroupSettings { min_active: 0, ..GroupSettings::default() })
+fn sleepy() -> RigPoller {
+    RigPoller::Group(GroupSettings { min_active: 0, ..GroupSettings::default() })
 }
 
-fn awake() -> Poller {
-    Poller::Group(GroupSettings::default())
+fn awake() -> RigPoller {
+    RigPoller::Group(GroupSettings::default())
 }
 
 /// Between two datagrams of a load.
@@ -110,22 +110,22 @@ struct Bench {
 
 /// How the datagrams of a figure come.
 #[derive(Copy, Clone)]
-struct Load {
+struct GroupLoad {
     gap: Duration,
     quantile: f64,
     idle: bool,
 }
 
-const BUSY: Load = Load { gap: GAP, quantile: 0.99, idle: false };
+const BUSY: GroupLoad = GroupLoad { gap: GAP, quantile: 0.99, idle: false };
 
 impl Bench {
     fn one_member(&self) -> anyhow::Result<GroupFigure> {
-        let load = Load { quantile: 0.5, ..BUSY };
-        self.pair("p50, one member", (1, awake()), ("a thread that polls it for ever", 1, Poller::Threads), load)
+        let load = GroupLoad { quantile: 0.5, ..BUSY };
+        self.pair("p50, one member", (1, awake()), ("a thread that polls it for ever", 1, RigPoller::Threads), load)
     }
 
     fn two_members(&self) -> anyhow::Result<GroupFigure> {
-        self.pair("p99, two members", (2, awake()), ("two such threads on this CPU", 2, Poller::Threads), BUSY)
+        self.pair("p99, two members", (2, awake()), ("two such threads on this CPU", 2, RigPoller::Threads), BUSY)
     }
 
     fn many_members(&self) -> anyhow::Result<GroupFigure> {
@@ -133,8 +133,8 @@ impl Bench {
     }
 
     fn first_packet(&self) -> anyhow::Result<GroupFigure> {
-        let load = Load { gap: IDLE_GAP, quantile: 0.5, idle: true };
-        self.pair("p50, all CPUs asleep before (min-active 0)", (1, sleepy()), ("base", 1, Poller::Base), load)
+        let load = GroupLoad { gap: IDLE_GAP, quantile: 0.5, idle: true };
+        self.pair("p50, all CPUs asleep before (min-active 0)", (1, sleepy()), ("base", 1, RigPoller::Base), load)
     }
 
     /// What dry runs gain, of the receive path.
@@ -165,9 +165,9 @@ impl Bench {
     fn pair(
         &self,
         what: &'static str,
-        (links, poller): (usize, Poller),
-        (name, other_links, other): (&'static str, usize, Poller),
-        load: Load,
+        (links, poller): (usize, RigPoller),
+        (name, other_links, other): (&'static str, usize, RigPoller),
+        load: GroupLoad,
     ) -> anyhow::Result<GroupFigure> {
         self.beside(what, name, || {
             let [one, another] = [(links, poller), (other_links, other)].map(|(links, poller)| {
@@ -244,7 +244,7 @@ impl Bench {
                 ensure!(tries <= 200, "of two CPUs with nothing to do the sender's does not go to sleep");
                 let rig = Rig::new(4, awake(), &[self.poller], self.own)?;
                 rig.join(self.own)?;
-                let floods = rig.wires.iter().map(Wire::flood).collect::<anyhow::Result<Vec<_>>>()?;
+                let floods = rig.wires.iter().map(RigWire::flood).collect::<anyhow::Result<Vec<_>>>()?;
                 wait(|| rig.awake().len() == 1).context("the second CPU does not go to sleep")?;
                 if rig.awake() != [self.poller] {
                     // The host has stopped the other, and this one took over.
@@ -252,7 +252,7 @@ impl Bench {
                 }
                 let began = Instant::now();
                 while rig.awake().len() < 2 {
-                    ensure!(began.elapsed() < LONG, "a flood wakes nobody within {LONG:?}");
+                    ensure!(began.elapsed() < LONG, "a flood wakes no thread within {LONG:?}");
                     floods.iter().for_each(|flood| flood.send(BURST));
                 }
                 times.saturating_record(u64::try_from(began.elapsed().as_nanos())?);
@@ -325,7 +325,7 @@ impl Bench {
 /// Longer than any of it takes.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Waits for what comes by itself.
+/// Waits for what happens without more.
 fn wait(mut until: impl FnMut() -> bool) -> anyhow::Result<()> {
     let began = Instant::now();
     while !until() {

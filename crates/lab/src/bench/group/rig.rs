@@ -15,7 +15,7 @@ use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
 
 use super::super::rtt::histogram;
-use crate::force;
+use crate::apply;
 use crate::modes::Mode;
 use crate::pair::{PEER_IP, Side, TESTED_IP, engine_on, start_engine};
 
@@ -26,7 +26,7 @@ const GROUP: &str = "bench";
 
 /// Who polls the tested ends.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Poller {
+pub(super) enum RigPoller {
     /// The softirq CPU, by interrupt.
     Base,
     /// A thread for each end, for ever.
@@ -36,7 +36,7 @@ pub(super) enum Poller {
 }
 
 /// One link: both sockets.
-pub(super) struct Wire {
+pub(super) struct RigWire {
     pub(super) tested: DeviceHandle,
     peer: DeviceHandle,
     /// Receives.
@@ -48,35 +48,35 @@ pub(super) struct Wire {
 /// All of it.
 pub(super) struct Rig {
     pub(super) engine: Engine,
-    pub(super) wires: Vec<Wire>,
+    pub(super) wires: Vec<RigWire>,
     dice: Xoshiro256PlusPlus,
 }
 
 impl Rig {
     /// So many links; all pollers are on `cpus`, softirqs of the tested ends on the first of them.
-    pub(super) fn new(links: usize, poller: Poller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
+    pub(super) fn new(links: usize, poller: RigPoller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
         Self::on(start_engine(&cpus[..1], &[own_cpu])?, links, poller, cpus, own_cpu)
     }
 
     /// One link that a group polls on a CPU, with dry runs or without.
     pub(super) fn with_dry_runs(dry_runs: bool, cpu: usize, own_cpu: usize) -> anyhow::Result<Self> {
         let engine = engine_on(&[cpu], &[own_cpu]).dry_runs(dry_runs).start()?;
-        Self::on(engine, 1, Poller::Group(GroupSettings::default()), &[cpu], own_cpu)
+        Self::on(engine, 1, RigPoller::Group(GroupSettings::default()), &[cpu], own_cpu)
     }
 
-    fn on(engine: Engine, links: usize, poller: Poller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
-        if let Poller::Group(settings) = poller {
+    fn on(engine: Engine, links: usize, poller: RigPoller, cpus: &[usize], own_cpu: usize) -> anyhow::Result<Self> {
+        if let RigPoller::Group(settings) = poller {
             engine.group_new(GROUP, cpus, settings)?;
         }
         let wires =
             (0..links).map(|number| wire(&engine, number, cpus[0], own_cpu)).collect::<anyhow::Result<Vec<_>>>()?;
         for wire in &wires {
             match poller {
-                Poller::Base => {}
-                Poller::Threads => {
-                    force::on_device(&engine, &wire.tested, &Mode::ThreadedBusyPoll.plan(), |_| Some(cpus[0]))?;
+                RigPoller::Base => {}
+                RigPoller::Threads => {
+                    apply::on_device(&engine, &wire.tested, &Mode::ThreadedBusyPoll.plan(), |_| Some(cpus[0]))?;
                 }
-                Poller::Group(_) => engine.group_attach(GROUP, wire.tested.napi_id(0))?,
+                RigPoller::Group(_) => engine.group_attach(GROUP, wire.tested.napi_id(0))?,
             }
         }
         Ok(Self { engine, wires, dice: stream(1, "bench-group") })
@@ -106,8 +106,8 @@ impl Rig {
         Ok(latency)
     }
 
-    /// One link more, which nobody but its softirq CPU polls.
-    pub(super) fn another(&self, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
+    /// One link more, which its softirq CPU alone polls.
+    pub(super) fn another(&self, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<RigWire> {
         wire(&self.engine, self.wires.len(), tested_cpu, own_cpu)
     }
 
@@ -125,7 +125,7 @@ impl Rig {
 
     /// Polls of all tested ends so far.
     pub(super) fn polls(&self) -> u64 {
-        let of = |wire: &Wire| wire.tested.napi_stats(0).polls.total();
+        let of = |wire: &RigWire| wire.tested.napi_stats(0).polls.total();
         self.wires.iter().map(of).sum()
     }
 
@@ -152,7 +152,7 @@ impl Flood {
     }
 }
 
-impl Wire {
+impl RigWire {
     /// From here on the peer is a generator's.
     pub(super) fn flood(&self) -> anyhow::Result<Flood> {
         let (from, to) = (SocketAddrV4::new(PEER_IP, PORT), SocketAddrV4::new(TESTED_IP, PORT));
@@ -182,7 +182,7 @@ impl Wire {
     }
 }
 
-fn wire(engine: &Engine, number: usize, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<Wire> {
+fn wire(engine: &Engine, number: usize, tested_cpu: usize, own_cpu: usize) -> anyhow::Result<RigWire> {
     let (tested_ns, peer_ns) = (engine.namespace(), engine.namespace());
     let named = |end: EndConfig| EndConfig { name: format!("{}{number}", end.name), ..end };
     let tested = named(Side::Tested.config(&tested_ns, &[tested_cpu]));
@@ -194,5 +194,5 @@ fn wire(engine: &Engine, number: usize, tested_cpu: usize, own_cpu: usize) -> an
     receiver.set_nonblocking(true)?;
     let sender = UdpSocket::bind(&peer_ns, SocketAddr::from((PEER_IP, PORT)))?;
     sender.connect(SocketAddr::from((TESTED_IP, PORT)))?;
-    Ok(Wire { tested, peer, receiver, sender })
+    Ok(RigWire { tested, peer, receiver, sender })
 }

@@ -21,8 +21,8 @@ use napier_sys::sched::pin_current_thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use super::programs::{BUSY_READ_US, ClientEnd, Outcome, STOP_LOOK, Shared, client_loop, send_all};
-use super::{Places, RawRr, RawRrConfig, RawRrMode};
+use super::programs::{BUSY_READ_US, ClientEnd, EndOutcome, RigShared, STOP_LOOK, client_loop, send_all};
+use super::{RawRr, RawRrConfig, RawRrMode, RigPlaces};
 use crate::modes::busy_socket;
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_IP, TESTED_MAC};
 
@@ -37,7 +37,7 @@ const PAYLOAD_BYTES: usize = 22;
 const PILOT_MAX: Duration = Duration::from_secs(2);
 
 /// Both ends.
-struct Ends {
+struct KernelRig {
     client: BareXdp,
     server: BareXdp,
     /// Of the client and of the server, in the modes that need them.
@@ -54,7 +54,7 @@ pub(super) fn why_not(mode: RawRrMode) -> anyhow::Result<Option<String>> {
 }
 
 /// Runs one experiment.
-pub(super) fn run(config: &RawRrConfig, places: &Places) -> anyhow::Result<RawRr> {
+pub(super) fn run(config: &RawRrConfig, places: &RigPlaces) -> anyhow::Result<RawRr> {
     let pair = match veth()? {
         Ok(pair) => pair,
         Err(why) => return Ok(config.refused(why)),
@@ -76,7 +76,7 @@ pub(super) fn run(config: &RawRrConfig, places: &Places) -> anyhow::Result<RawRr
     }
     let needs_pilot = matches!(config.mode, RawRrMode::BusyRead | RawRrMode::BusyReadSeparate);
     let pilots = needs_pilot.then(|| pilots(&pair)).transpose()?;
-    let (outcome, sent) = Ends { client, server, pilots, _pair: pair }.run(config, places)?;
+    let (outcome, sent) = KernelRig { client, server, pilots, _pair: pair }.run(config, places)?;
     Ok(RawRr { polled_by: Some(polled_by(config.mode)), ..config.measured(places, outcome, sent) })
 }
 
@@ -171,10 +171,10 @@ fn poll_by(pilot: &UdpSocket) {
     let _ = pilot.recv(&mut [0; 8]);
 }
 
-impl Ends {
-    fn run(mut self, config: &RawRrConfig, places: &Places) -> anyhow::Result<(Outcome, u64)> {
+impl KernelRig {
+    fn run(mut self, config: &RawRrConfig, places: &RigPlaces) -> anyhow::Result<(EndOutcome, u64)> {
         let (stop, mode) = (AtomicBool::new(false), config.mode);
-        let shared = Shared { stop: &stop, sent: AtomicU64::new(0) };
+        let shared = RigShared { stop: &stop, sent: AtomicU64::new(0) };
         let (client_pilot, server_pilot) = self.pilots.as_ref().map(|(a, b)| (a, b)).unzip();
         let separate = mode == RawRrMode::BusyReadSeparate;
         let begun = Instant::now();
@@ -223,7 +223,7 @@ fn wait(receiver: &BareReceiver, mode: RawRrMode, pilot: Option<&UdpSocket>, at_
     }
 }
 
-fn serve(end: &mut BareXdp, mode: RawRrMode, pilot: Option<&UdpSocket>, shared: &Shared<'_>) {
+fn serve(end: &mut BareXdp, mode: RawRrMode, pilot: Option<&UdpSocket>, shared: &RigShared<'_>) {
     while !shared.stop.load(Ordering::Acquire) {
         if end.echo(turn_round) == 0 {
             wait(end.parts().0, mode, pilot, STOP_LOOK);
@@ -257,10 +257,10 @@ struct Asker<'a> {
 fn ask(
     end: &mut BareXdp,
     config: &RawRrConfig,
-    places: &Places,
+    places: &RigPlaces,
     (pilot, begun): (Option<&UdpSocket>, Instant),
-    shared: &Shared<'_>,
-) -> Outcome {
+    shared: &RigShared<'_>,
+) -> EndOutcome {
     let (from, to) = (SocketAddrV4::new(PEER_IP, CLIENT_PORT), SocketAddrV4::new(TESTED_IP, SERVER_PORT));
     let template = &Template::new(PEER_MAC, TESTED_MAC, from, to);
     let (receiver, sender) = end.parts();

@@ -8,7 +8,7 @@ use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 
-use super::{Places, RawRrConfig, RawRrMode, nanos};
+use super::{RawRrConfig, RawRrMode, RigPlaces, nanos};
 use crate::bench::rtt::{FRAME_BYTES, histogram, stamp_of, turn_round, write_stamped};
 use crate::pair::Pair;
 use crate::report::PowerHistogram;
@@ -20,12 +20,12 @@ const BUSY_READ: RawBusyPoll = RawBusyPoll { usecs: BUSY_READ_US, prefer: true, 
 /// How long a blocked side waits before it looks whether the run is over.
 pub(super) const STOP_LOOK: Duration = Duration::from_millis(20);
 
-pub(super) struct Shared<'a> {
+pub(super) struct RigShared<'a> {
     pub(super) stop: &'a AtomicBool,
     pub(super) sent: AtomicU64,
 }
 
-pub(super) struct Outcome {
+pub(super) struct EndOutcome {
     pub(super) latency: Histogram<u64>,
     pub(super) receive_calls: PowerHistogram,
     pub(super) replies: u64,
@@ -47,7 +47,7 @@ fn receive(port: &RawPort, mode: RawRrMode) -> bool {
     if mode == RawRrMode::Interrupts { port.wait(Some(STOP_LOOK)) } else { port.recv() }
 }
 
-pub(super) fn serve(pair: &Pair, mode: RawRrMode, places: &Places, shared: &Shared<'_>) -> anyhow::Result<()> {
+pub(super) fn serve(pair: &Pair, mode: RawRrMode, places: &RigPlaces, shared: &RigShared<'_>) -> anyhow::Result<()> {
     let _counted = pair.engine.count_thread("server", Some(places.server));
     let port = open(&pair.tested, mode)?;
     let poller = places.pollers.filter(|_| mode == RawRrMode::BusyReadSeparate).map(|(_, cpu)| cpu);
@@ -55,7 +55,7 @@ pub(super) fn serve(pair: &Pair, mode: RawRrMode, places: &Places, shared: &Shar
     Ok(())
 }
 
-fn answer_all(port: &RawPort, mode: RawRrMode, shared: &Shared<'_>) {
+fn answer_all(port: &RawPort, mode: RawRrMode, shared: &RigShared<'_>) {
     while !shared.stop.load(Ordering::Acquire) {
         if !receive(port, mode) {
             std::hint::spin_loop();
@@ -133,9 +133,9 @@ impl ClientEnd for EngineEnd<'_> {
 pub(super) fn run_client(
     pair: &Pair,
     config: &RawRrConfig,
-    places: &Places,
-    shared: &Shared<'_>,
-) -> anyhow::Result<Outcome> {
+    places: &RigPlaces,
+    shared: &RigShared<'_>,
+) -> anyhow::Result<EndOutcome> {
     let _counted = pair.engine.count_thread("client", Some(places.client));
     let port = open(&pair.peer, config.mode)?;
     let poller = places.pollers.filter(|_| config.mode == RawRrMode::BusyReadSeparate).map(|(cpu, _)| cpu);
@@ -158,7 +158,12 @@ pub(super) fn run_client(
 }
 
 /// The sender's thread: requests at their points in time, whatever comes back.
-pub(super) fn send_all(config: &RawRrConfig, shared: &Shared<'_>, now_ns: &impl Fn() -> u64, mut ask: impl FnMut(u64)) {
+pub(super) fn send_all(
+    config: &RawRrConfig,
+    shared: &RigShared<'_>,
+    now_ns: &impl Fn() -> u64,
+    mut ask: impl FnMut(u64),
+) {
     let mut due = Due::new(now_ns(), config);
     while !due.over() && !shared.stop.load(Ordering::Acquire) {
         if let Some(intended_ns) = due.next(now_ns()) {
@@ -201,9 +206,14 @@ fn stamped(pair: &Pair, frame: &mut [u8], intended_ns: u64) -> usize {
 }
 
 /// Receives, works on each reply, and sends in between if there is no sender.
-pub(super) fn client_loop(end: &mut impl ClientEnd, config: &RawRrConfig, shared: &Shared<'_>, sends: bool) -> Outcome {
+pub(super) fn client_loop(
+    end: &mut impl ClientEnd,
+    config: &RawRrConfig,
+    shared: &RigShared<'_>,
+    sends: bool,
+) -> EndOutcome {
     let mut outcome =
-        Outcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0, in_time: 0 };
+        EndOutcome { latency: histogram(), receive_calls: PowerHistogram::default(), replies: 0, in_time: 0 };
     let mut due = Due::new(end.now_ns(), config);
     let warm_ns = due.next_ns + nanos(config.length) / 10;
     let end_ns = due.end_ns + nanos(STOP_LOOK);

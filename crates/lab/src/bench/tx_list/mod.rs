@@ -13,7 +13,7 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use serde::Serialize;
 
 use self::handover::{MutexQueue, OurList, SpinRing};
-use self::run::{Run, Setup, run};
+use self::run::{ListRun, ListSetup, run};
 use super::stat::Spread;
 use super::ticks::TickClock;
 use crate::report::{CpuUse, PowerHistogram};
@@ -59,7 +59,7 @@ impl TxListVariant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
-    fn run(self, setup: Setup<'_>) -> Run {
+    fn run(self, setup: ListSetup<'_>) -> ListRun {
         match self {
             Self::List => run::<OurList>(setup),
             Self::Spin => run::<SpinRing>(setup),
@@ -133,8 +133,8 @@ pub fn tx_list(config: &TxListConfig) -> anyhow::Result<Vec<TxList>> {
     let pin = config.pin.then_some(cpus.as_slice());
     let mut rows = Vec::new();
     for &senders in &config.threads {
-        let setup = Setup { senders, length: config.length, cpus: cpus.len(), pin, clock };
-        let mut runs: Vec<Vec<Run>> = config.variants.iter().map(|_| Vec::new()).collect();
+        let setup = ListSetup { senders, length: config.length, cpus: cpus.len(), pin, clock };
+        let mut runs: Vec<Vec<ListRun>> = config.variants.iter().map(|_| Vec::new()).collect();
         for _ in 0..config.runs {
             for (variant, runs) in config.variants.iter().zip(&mut runs) {
                 runs.push(variant.run(setup));
@@ -148,15 +148,15 @@ pub fn tx_list(config: &TxListConfig) -> anyhow::Result<Vec<TxList>> {
     Ok(rows)
 }
 
-fn row(variant: TxListVariant, setup: &Setup<'_>, runs: &[Run], list: Option<&[Run]>) -> TxList {
-    let spread = |of: &dyn Fn(&Run) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
-    let rate = |run: &Run| run.items as f64 / run.wall.as_secs_f64();
+fn row(variant: TxListVariant, setup: &ListSetup<'_>, runs: &[ListRun], list: Option<&[ListRun]>) -> TxList {
+    let spread = |of: &dyn Fn(&ListRun) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
+    let rate = |run: &ListRun| run.items as f64 / run.wall.as_secs_f64();
     let percentile = |quantile: f64| spread(&|run| run.push_ns.percentile(quantile) as f64);
-    let ratio = |list: &[Run]| {
+    let ratio = |list: &[ListRun]| {
         let pairs = runs.iter().zip(list);
         Spread::of(&pairs.map(|(own, list)| rate(own) / rate(list)).collect::<Vec<_>>())
     };
-    let merged = |of: fn(&Run) -> &PowerHistogram| {
+    let merged = |of: fn(&ListRun) -> &PowerHistogram| {
         let mut all = PowerHistogram::default();
         runs.iter().for_each(|run| all.merge(of(run)));
         all
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        let run = |items| Run { items, wall: Duration::from_secs(1), ..Run::default() };
+        let run = |items| ListRun { items, wall: Duration::from_secs(1), ..ListRun::default() };
         let clock = TickClock::calibrate();
-        let setup = Setup { senders: 2, length: Duration::from_secs(1), cpus: 2, pin: None, clock };
+        let setup = ListSetup { senders: 2, length: Duration::from_secs(1), cpus: 2, pin: None, clock };
         let (list, own) = ([run(100), run(200), run(400)], [run(50), run(300), run(400)]);
         let row = row(TxListVariant::Ring, &setup, &own, Some(&list));
         let ratio = row.ratio_to_list.expect("the list ran");

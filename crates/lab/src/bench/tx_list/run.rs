@@ -23,7 +23,7 @@ pub(super) const PAUSE_NS: u64 = 1000;
 
 /// What all threads of a run are told.
 #[derive(Copy, Clone)]
-pub(super) struct Setup<'a> {
+pub(super) struct ListSetup<'a> {
     pub(super) senders: u32,
     pub(super) length: Duration,
     /// Processors that the process may use.
@@ -35,7 +35,7 @@ pub(super) struct Setup<'a> {
 
 /// What came of a run.
 #[derive(Default)]
-pub(super) struct Run {
+pub(super) struct ListRun {
     /// Items that were pushed.
     pub(super) items: u64,
     /// From the start of all threads until they were told to stop.
@@ -49,7 +49,7 @@ pub(super) struct Run {
 }
 
 /// What one sender counted.
-struct Sent {
+struct ListSent {
     items: u64,
     push_ns: PowerHistogram,
     usage: ThreadUsage,
@@ -66,7 +66,7 @@ struct Consumed {
 struct Returned(Vec<Alone<AtomicU32>>);
 
 /// Runs one scheme.
-pub(super) fn run<H: HandOver>(setup: Setup<'_>) -> Run {
+pub(super) fn run<H: HandOver>(setup: ListSetup<'_>) -> ListRun {
     let queue = H::new(setup.senders * WINDOW);
     let returned = Returned((0..setup.senders).map(|_| Alone::default()).collect());
     let stop = Alone(AtomicBool::new(false));
@@ -80,7 +80,7 @@ pub(super) fn run<H: HandOver>(setup: Setup<'_>) -> Run {
         let started = Instant::now();
         std::thread::sleep(setup.length);
         stop.store(true, Ordering::Relaxed);
-        let mut run = Run { wall: started.elapsed(), ..Run::default() };
+        let mut run = ListRun { wall: started.elapsed(), ..ListRun::default() };
         for sender in senders {
             let sent = sender.join().expect("a sender does not panic");
             run.items += sent.items;
@@ -100,8 +100,8 @@ fn send<H: HandOver>(
     returned: &Returned,
     start: &Barrier,
     stop: &AtomicBool,
-    setup: Setup<'_>,
-) -> Sent {
+    setup: ListSetup<'_>,
+) -> ListSent {
     if let Some(cpus) = setup.pin {
         pin_to(cpus[me as usize % cpus.len()]);
     }
@@ -126,7 +126,7 @@ fn send<H: HandOver>(
         sent = sent.wrapping_add(1);
         items += 1;
     }
-    Sent { items, push_ns, usage: thread_usage() }
+    ListSent { items, push_ns, usage: thread_usage() }
 }
 
 /// Looks until an item has come back or the run is over; the new count.
@@ -152,7 +152,7 @@ fn consume<H: HandOver>(
     returned: &Returned,
     start: &Barrier,
     stop: &AtomicBool,
-    setup: Setup<'_>,
+    setup: ListSetup<'_>,
 ) -> Consumed {
     if let Some(cpus) = setup.pin {
         pin_to(*cpus.last().expect("there is a processor"));
@@ -198,8 +198,13 @@ mod tests {
 
     #[test]
     fn a_run_counts_what_it_did() {
-        let setup =
-            Setup { senders: 3, length: Duration::from_millis(60), cpus: 2, pin: None, clock: TickClock::calibrate() };
+        let setup = ListSetup {
+            senders: 3,
+            length: Duration::from_millis(60),
+            cpus: 2,
+            pin: None,
+            clock: TickClock::calibrate(),
+        };
         let run = run::<OurList>(setup);
         assert!(run.wall >= setup.length && run.cpu.receivers > Duration::ZERO && run.cpu.sending() > Duration::ZERO);
         assert!(run.items > u64::from(3 * WINDOW), "{} items: none came back", run.items);

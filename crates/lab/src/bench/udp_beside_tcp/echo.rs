@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use napier_runtime::RealTime;
 use napier_runtime::socket::{NetNs, UdpSocket};
 
-use super::{ECHO_PRIORITY, Run, STOP_LOOK, UdpBesideTcpConfig, float, in_time, ns};
+use super::{ECHO_PRIORITY, MixRun, STOP_LOOK, UdpBesideTcpConfig, float, in_time, ns};
 use crate::bench::rtt::{Percentiles, histogram};
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 
@@ -44,7 +44,7 @@ pub(super) fn measure(
     config: &UdpBesideTcpConfig,
     received: &AtomicU64,
     start: &Barrier,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<MixRun> {
     let _counted = pair.engine.count_thread("client", Some(cpu));
     let real_time = RealTime::begin(ECHO_PRIORITY);
     let socket = open(&pair.peer_ns, (PEER_IP, 9000).into(), (TESTED_IP, 9001).into());
@@ -75,7 +75,7 @@ pub(super) fn measure(
     let (counted_ns, counted_bytes) =
         counted.context("no request falls due after the first tenth; give more seconds")?;
     let bytes = received.load(Ordering::Relaxed) - counted_bytes;
-    Ok(Run {
+    Ok(MixRun {
         latency: Percentiles::of(&histogram),
         lost,
         ksoftirqd: ksoftirqd() - ksoftirqd_before,

@@ -15,8 +15,8 @@ use napier_runtime::tx::{QdiscConfig, TxVariant};
 use serde::Serialize;
 
 use self::paths::{AlonePath, MutexPath, PathCounts, QueuePath};
-use self::run::{Run, run};
-use self::setup::Setup;
+use self::run::{StreamRun, run};
+use self::setup::StreamSetup;
 use self::sockets::SocketPath;
 use super::stat::Spread;
 use super::ticks::TickClock;
@@ -86,20 +86,20 @@ impl UdpStreamVariant {
     }
 
     /// What of `setup` this variant cannot use is cut down.
-    fn fitted(self, setup: Setup<'_>) -> Setup<'_> {
+    fn fitted(self, setup: StreamSetup<'_>) -> StreamSetup<'_> {
         match self {
             Self::Locked | Self::Llist | Self::Owner | Self::Noqueue | Self::Mutex | Self::Ring => {
-                Setup { tx_variant: self.tx_variant(), ..setup }
+                StreamSetup { tx_variant: self.tx_variant(), ..setup }
             }
             Self::Alone => {
                 let beside_receiver = u16::try_from(setup.cpus.len().saturating_sub(1)).unwrap_or(u16::MAX);
                 let queues = setup.queues.min(beside_receiver.max(1));
-                Setup { queues, senders: u32::from(queues), ..setup }
+                StreamSetup { queues, senders: u32::from(queues), ..setup }
             }
         }
     }
 
-    fn run(self, setup: Setup<'_>) -> anyhow::Result<Run> {
+    fn run(self, setup: StreamSetup<'_>) -> anyhow::Result<StreamRun> {
         let setup = self.fitted(setup);
         match self {
             Self::Locked | Self::Llist | Self::Owner | Self::Noqueue => run::<SocketPath>(setup),
@@ -180,7 +180,7 @@ pub struct UdpStream {
     /// Packets that one thread handled at once, where a thread has several; all runs.
     pub batch_packets: PowerHistogram,
     /// Times inside the engine from a packet that is built to the return code, in ns, all runs: what `__dev_queue_xmit`
-    /// takes in the kernel. Absent where there is no discipline or nobody asked.
+    /// takes in the kernel. Absent where there is no discipline or it was not asked for.
     pub xmit_calls: Option<PowerHistogram>,
     /// The longest of them that flushed, for others as well, of each run, in ns. Only where senders do that.
     pub flusher_stay_max_ns: Option<Spread>,
@@ -206,7 +206,7 @@ pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
     let (clock, cpus) = (TickClock::calibrate(), napier_runtime::available_cpus());
     let mut rows = Vec::new();
     for &senders in &config.threads {
-        let setup = Setup {
+        let setup = StreamSetup {
             qdisc: &config.qdisc,
             tx_variant: None,
             xmit: config.xmit,
@@ -218,7 +218,7 @@ pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
             pin: config.pin,
             clock,
         };
-        let mut runs: Vec<Vec<Run>> = config.variants.iter().map(|_| Vec::new()).collect();
+        let mut runs: Vec<Vec<StreamRun>> = config.variants.iter().map(|_| Vec::new()).collect();
         for _ in 0..config.runs {
             for (variant, runs) in config.variants.iter().zip(&mut runs) {
                 runs.push(variant.run(setup)?);
@@ -229,10 +229,10 @@ pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
     Ok(rows)
 }
 
-fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run]) -> UdpStream {
+fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun], first: &[StreamRun]) -> UdpStream {
     let setup = variant.fitted(setup);
-    let spread = |of: &dyn Fn(&Run) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
-    let rate = |run: &Run| run.packets as f64 / run.wall.as_secs_f64();
+    let spread = |of: &dyn Fn(&StreamRun) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
+    let rate = |run: &StreamRun| run.packets as f64 / run.wall.as_secs_f64();
     let percentile = |quantile: f64| spread(&|run| run.call_ns.percentile(quantile) as f64);
     let ratios: Vec<f64> = runs.iter().zip(first).map(|(own, first)| rate(own) / rate(first)).collect();
     let ticks_per_us = setup.clock.ticks(1_000_000) as f64 / 1e3;
@@ -240,7 +240,7 @@ fn row(variant: UdpStreamVariant, setup: Setup<'_>, runs: &[Run], first: &[Run])
     let mut counts = PathCounts::default();
     runs.iter().for_each(|run| counts.merge(&run.counts));
     let stays: Vec<f64> = runs.iter().filter_map(|run| run.counts.stay_max_ns).collect();
-    let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&StreamRun) -> u64| runs.iter().map(of).sum::<u64>();
     let mut send_calls = PowerHistogram::default();
     runs.iter().for_each(|run| send_calls.merge(&run.call_ns));
     UdpStream {

@@ -10,7 +10,7 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::RawPort;
 use napier_sys::tsc::ticks;
 
-use super::setup::Setup;
+use super::setup::StreamSetup;
 use crate::bench::ticks::TickClock;
 use crate::pair::Pair;
 use crate::report::{LockWaits, PowerHistogram};
@@ -24,7 +24,7 @@ const QUEUE_PLACES: usize = 1024;
 
 /// One sender's flow.
 #[derive(Clone)]
-pub(super) struct Flow {
+pub(super) struct StreamFlow {
     /// Which sender.
     pub(super) sender: u32,
     /// Transmit queue of the flow.
@@ -36,7 +36,7 @@ pub(super) struct Flow {
     pub(super) template: Template,
 }
 
-impl Flow {
+impl StreamFlow {
     /// Builds the whole frame; its length.
     #[inline]
     fn build(&self, frame: &mut [u8], payload: &[u8]) -> usize {
@@ -77,7 +77,7 @@ impl PathCounts {
 /// What became of a datagram.
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum SendOutcome {
     /// It is the path's now.
     Sent,
     /// It is the path's now, after the sender has slept for room.
@@ -92,14 +92,14 @@ pub(super) trait Sender: Send {
     ///
     /// # Errors
     /// What no sender expects.
-    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome>;
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<SendOutcome>;
 
     /// What was counted.
     fn finish(self) -> PathCounts;
 }
 
 /// A way to the transmit rings, shared by all threads of a run.
-pub(super) trait Path: Sync + Sized {
+pub(super) trait StreamPath: Sync + Sized {
     /// Whether each queue has a thread that only transmits.
     const TRANSMITTERS: bool = false;
     /// Whether sender n has queue n to itself, instead of the one that its flow leads to.
@@ -109,13 +109,13 @@ pub(super) trait Path: Sync + Sized {
     ///
     /// # Errors
     /// The engine refuses what `setup` asks for.
-    fn open(pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self>;
+    fn open(pair: &Pair, ports: Vec<RawPort>, setup: StreamSetup<'_>) -> anyhow::Result<Self>;
 
     /// The end of one sender.
     ///
     /// # Errors
     /// The engine refuses a socket.
-    fn sender(&self, pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_>;
+    fn sender(&self, pair: &Pair, flow: StreamFlow) -> anyhow::Result<impl Sender + '_>;
 
     /// The work of the thread that transmits for `queue`, until all has been sent and `over` is set.
     fn transmit(&self, _queue: u16, _over: &AtomicBool) -> PathCounts {
@@ -139,17 +139,17 @@ pub(super) struct MutexPath {
 
 struct MutexSender<'a> {
     port: &'a Mutex<RawPort>,
-    flow: Flow,
+    flow: StreamFlow,
     clock: TickClock,
     lock_waits: LockWaits,
 }
 
-impl Path for MutexPath {
-    fn open(_pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
+impl StreamPath for MutexPath {
+    fn open(_pair: &Pair, ports: Vec<RawPort>, setup: StreamSetup<'_>) -> anyhow::Result<Self> {
         Ok(Self { ports: ports.into_iter().map(Mutex::new).collect(), clock: setup.clock })
     }
 
-    fn sender(&self, _pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
+    fn sender(&self, _pair: &Pair, flow: StreamFlow) -> anyhow::Result<impl Sender + '_> {
         let port = &self.ports[usize::from(flow.queue)];
         Ok(MutexSender { port, flow, clock: self.clock, lock_waits: LockWaits::default() })
     }
@@ -157,13 +157,13 @@ impl Path for MutexPath {
 
 impl Sender for MutexSender<'_> {
     #[inline]
-    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<SendOutcome> {
         let port = lock(self.port, self.clock, &mut self.lock_waits);
         if port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_err() {
-            return Ok(Outcome::Full);
+            return Ok(SendOutcome::Full);
         }
         port.flush();
-        Ok(Outcome::Sent)
+        Ok(SendOutcome::Sent)
     }
 
     fn finish(self) -> PathCounts {
@@ -188,12 +188,12 @@ fn lock<'a, T>(mutex: &'a Mutex<T>, clock: TickClock, waits: &mut LockWaits) -> 
 
 /// A bounded lock-free queue to a thread that transmits. Senders build packets in buffers of their own, which come back.
 pub(super) struct QueuePath {
-    queues: Vec<ArrayQueue<Packet>>,
+    queues: Vec<ArrayQueue<StreamPacket>>,
     returned: Vec<ArrayQueue<Box<[u8]>>>,
     ports: Vec<Mutex<RawPort>>,
 }
 
-struct Packet {
+struct StreamPacket {
     bytes: Box<[u8]>,
     length: usize,
     sender: u32,
@@ -201,13 +201,13 @@ struct Packet {
 
 struct QueueSender<'a> {
     path: &'a QueuePath,
-    flow: Flow,
+    flow: StreamFlow,
 }
 
-impl Path for QueuePath {
+impl StreamPath for QueuePath {
     const TRANSMITTERS: bool = true;
 
-    fn open(_pair: &Pair, ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
+    fn open(_pair: &Pair, ports: Vec<RawPort>, setup: StreamSetup<'_>) -> anyhow::Result<Self> {
         // As many as the engine gives a sender with a discipline.
         let window = LinkConfig::default().sender_frames as usize;
         let own = || {
@@ -222,7 +222,7 @@ impl Path for QueuePath {
         })
     }
 
-    fn sender(&self, _pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
+    fn sender(&self, _pair: &Pair, flow: StreamFlow) -> anyhow::Result<impl Sender + '_> {
         Ok(QueueSender { path: self, flow })
     }
 
@@ -235,7 +235,7 @@ impl Path for QueuePath {
             let last_look = over.load(Ordering::Acquire);
             let mut sent = 0;
             while sent < BATCH_MAX
-                && let Some(Packet { bytes, length, sender }) = queue.pop()
+                && let Some(StreamPacket { bytes, length, sender }) = queue.pop()
             {
                 while port.build(length, |frame| copy(&bytes[..length], frame)).is_err() {
                     port.flush();
@@ -264,20 +264,20 @@ fn copy(bytes: &[u8], frame: &mut [u8]) -> usize {
 
 impl Sender for QueueSender<'_> {
     #[inline]
-    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<SendOutcome> {
         let returned = &self.path.returned[self.flow.sender as usize];
         let queue = &self.path.queues[usize::from(self.flow.queue)];
         // A hint is enough: who finds no place below gives the buffer back.
         if queue.is_full() {
-            return Ok(Outcome::Full);
+            return Ok(SendOutcome::Full);
         }
-        let Some(mut bytes) = returned.pop() else { return Ok(Outcome::Full) };
+        let Some(mut bytes) = returned.pop() else { return Ok(SendOutcome::Full) };
         let length = self.flow.build(&mut bytes, payload);
-        match queue.push(Packet { bytes, length, sender: self.flow.sender }) {
-            Ok(()) => Ok(Outcome::Sent),
+        match queue.push(StreamPacket { bytes, length, sender: self.flow.sender }) {
+            Ok(()) => Ok(SendOutcome::Sent),
             Err(back) => {
                 returned.push(back.bytes).expect("each buffer has its place");
-                Ok(Outcome::Full)
+                Ok(SendOutcome::Full)
             }
         }
     }
@@ -292,19 +292,19 @@ pub(super) struct AlonePath(Vec<Mutex<Option<RawPort>>>);
 
 struct AloneSender {
     port: RawPort,
-    flow: Flow,
+    flow: StreamFlow,
     built: u64,
     counts: PathCounts,
 }
 
-impl Path for AlonePath {
+impl StreamPath for AlonePath {
     const OWN_QUEUES: bool = true;
 
-    fn open(_pair: &Pair, ports: Vec<RawPort>, _setup: Setup<'_>) -> anyhow::Result<Self> {
+    fn open(_pair: &Pair, ports: Vec<RawPort>, _setup: StreamSetup<'_>) -> anyhow::Result<Self> {
         Ok(Self(ports.into_iter().map(|port| Mutex::new(Some(port))).collect()))
     }
 
-    fn sender(&self, _pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
+    fn sender(&self, _pair: &Pair, flow: StreamFlow) -> anyhow::Result<impl Sender + '_> {
         let port = self.0[usize::from(flow.queue)].lock().expect("no panic while held").take();
         Ok(AloneSender { port: port.expect("one sender per queue"), flow, built: 0, counts: PathCounts::default() })
     }
@@ -323,16 +323,16 @@ impl AloneSender {
 
 impl Sender for AloneSender {
     #[inline]
-    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<SendOutcome> {
         if self.port.build(HEADER_BYTES + payload.len(), |frame| self.flow.build(frame, payload)).is_err() {
             self.flush();
-            return Ok(Outcome::Full);
+            return Ok(SendOutcome::Full);
         }
         self.built += 1;
         if self.built == BATCH_MAX {
             self.flush();
         }
-        Ok(Outcome::Sent)
+        Ok(SendOutcome::Sent)
     }
 
     fn finish(mut self) -> PathCounts {

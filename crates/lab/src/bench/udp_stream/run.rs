@@ -11,8 +11,8 @@ use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_sys::tsc::{ticks, ticks_after};
 use napier_sys::usage::{ThreadUsage, thread_usage};
 
-use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
-use super::setup::Setup;
+use super::paths::{PathCounts, SendOutcome, Sender, StreamFlow, StreamPath};
+use super::setup::StreamSetup;
 use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::ticks::TIMED_EVERY;
@@ -31,12 +31,12 @@ const RECEIVE_BUDGET: u16 = 64;
 /// How long the first packet of a queue may take.
 const FIRST_PACKET_MAX: Duration = Duration::from_secs(5);
 
-/// How long what was sent may take to come when nobody sends any more; what has not come then is lost.
+/// How long what was sent may take to come when all senders have ended; what has not come then is lost.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// What came of a run.
 #[derive(Default)]
-pub(super) struct Run {
+pub(super) struct StreamRun {
     /// Packets that came to the other end before the senders were told to stop.
     pub(super) packets: u64,
     /// Packets that were sent, not dropped, and never came.
@@ -64,7 +64,7 @@ struct Phases {
 }
 
 /// Runs one path.
-pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
+pub(super) fn run<P: StreamPath>(setup: StreamSetup<'_>) -> anyhow::Result<StreamRun> {
     let link = LinkConfig { queues: setup.queues, ..LinkConfig::default() };
     let pair = Pair::new(&link, setup.cpus, setup.cpus)?;
     pair.never_interrupt(&pair.peer)?;
@@ -92,7 +92,7 @@ pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
         let started = Instant::now();
         std::thread::sleep(setup.length);
         phases.stop.store(true, Ordering::Relaxed);
-        let mut run = Run { wall: started.elapsed(), ..Run::default() };
+        let mut run = StreamRun { wall: started.elapsed(), ..StreamRun::default() };
         run.cpu.transmitters = engine_time(&pair) - engine_before;
         let (mut sent, mut failed) = (0, None);
         for sender in senders {
@@ -129,7 +129,7 @@ pub(super) fn run<P: Path>(setup: Setup<'_>) -> anyhow::Result<Run> {
     })
 }
 
-/// Makes the receiver the one that polls: the first packet of a queue comes by interrupt, and from then on deferral keeps
+/// Makes the receiver the one that polls: the first packet of a queue is told by an interrupt, and from then on deferral keeps
 /// the interrupt masked for good.
 fn take_over(sending: &[RawPort], receiving: &[RawPort]) -> anyhow::Result<()> {
     for (from, to) in sending.iter().zip(receiving) {
@@ -147,14 +147,14 @@ fn take_over(sending: &[RawPort], receiving: &[RawPort]) -> anyhow::Result<()> {
 }
 
 /// The flow of a sender. Receive-side scaling of the other end decides on the queue, as it does for a socket.
-fn flow<P: Path>(pair: &Pair, sender: u32) -> Flow {
+fn flow<P: StreamPath>(pair: &Pair, sender: u32) -> StreamFlow {
     let port = FIRST_PORT + u16::try_from(sender).expect("senders are few");
     let (from, to) = (SocketAddrV4::new(TESTED_IP, port), SocketAddrV4::new(PEER_IP, SINK_PORT));
     let queue = if P::OWN_QUEUES { sender as u16 } else { pair.peer.rx_queue_of(from.into(), to.into()) };
-    Flow { sender, queue, from, to, template: Template::new(pair.tested.mac(), pair.peer.mac(), from, to) }
+    StreamFlow { sender, queue, from, to, template: Template::new(pair.tested.mac(), pair.peer.mac(), from, to) }
 }
 
-struct Sent {
+struct SenderResult {
     sent: u64,
     full: u64,
     call_ns: PowerHistogram,
@@ -163,7 +163,13 @@ struct Sent {
     failed: Option<anyhow::Error>,
 }
 
-fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, setup: Setup<'_>) -> Sent {
+fn send_all(
+    mut sender: impl Sender,
+    me: u32,
+    phases: &Phases,
+    start: &Barrier,
+    setup: StreamSetup<'_>,
+) -> SenderResult {
     if setup.pin {
         pin_to(setup.cpus[me as usize % setup.cpus.len()]);
     }
@@ -175,7 +181,7 @@ fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, 
         let timed = until_timed == 0;
         let before = if timed { ticks() } else { 0 };
         match sender.send(&payload) {
-            Ok(Outcome::Sent) => {
+            Ok(SendOutcome::Sent) => {
                 if timed {
                     call_ns.add(setup.clock.ns(ticks_after() - before));
                     until_timed = TIMED_EVERY;
@@ -183,11 +189,11 @@ fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, 
                 until_timed -= 1;
                 sent += 1;
             }
-            Ok(Outcome::SentLate) => {
+            Ok(SendOutcome::SentLate) => {
                 full += 1;
                 sent += 1;
             }
-            Ok(Outcome::Full) => {
+            Ok(SendOutcome::Full) => {
                 full += 1;
                 std::thread::yield_now();
             }
@@ -197,15 +203,15 @@ fn send_all(mut sender: impl Sender, me: u32, phases: &Phases, start: &Barrier, 
             }
         }
     }
-    Sent { sent, full, call_ns, counts: sender.finish(), usage: thread_usage(), failed }
+    SenderResult { sent, full, call_ns, counts: sender.finish(), usage: thread_usage(), failed }
 }
 
-fn transmit_all<P: Path>(
+fn transmit_all<P: StreamPath>(
     path: &P,
     queue: u16,
     phases: &Phases,
     start: &Barrier,
-    setup: Setup<'_>,
+    setup: StreamSetup<'_>,
 ) -> (PathCounts, ThreadUsage) {
     if setup.pin {
         pin_to(setup.cpus[usize::from(queue) % setup.cpus.len()]);
@@ -216,7 +222,7 @@ fn transmit_all<P: Path>(
 
 /// Takes everything out of the rings of the other end and looks at its first byte; how much that was until the senders
 /// were told to stop. Never sleeps; gives up its processor when it finds nothing.
-fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: Setup<'_>) -> (u64, ThreadUsage) {
+fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: StreamSetup<'_>) -> (u64, ThreadUsage) {
     if setup.pin {
         pin_to(*setup.cpus.last().expect("there is a processor"));
     }

@@ -8,7 +8,7 @@ use crate::bench::ticks::TickClock;
 
 /// What all threads of a run are told.
 #[derive(Copy, Clone)]
-pub(super) struct Setup<'a> {
+pub(super) struct StreamSetup<'a> {
     pub(super) senders: u32,
     pub(super) queues: u16,
     pub(super) payload_bytes: usize,

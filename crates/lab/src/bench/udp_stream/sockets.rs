@@ -10,8 +10,8 @@ use napier_runtime::socket::UdpSocket;
 use napier_runtime::tx::TxVariant;
 use rustix::io::Errno;
 
-use super::paths::{Flow, Outcome, Path, PathCounts, Sender};
-use super::setup::Setup;
+use super::paths::{PathCounts, SendOutcome, Sender, StreamFlow, StreamPath};
+use super::setup::StreamSetup;
 use crate::pair::Pair;
 use crate::report::{LockWaits, PowerHistogram};
 
@@ -27,8 +27,8 @@ pub(super) struct SocketPath {
 
 struct SocketSender(UdpSocket);
 
-impl Path for SocketPath {
-    fn open(pair: &Pair, _ports: Vec<RawPort>, setup: Setup<'_>) -> anyhow::Result<Self> {
+impl StreamPath for SocketPath {
+    fn open(pair: &Pair, _ports: Vec<RawPort>, setup: StreamSetup<'_>) -> anyhow::Result<Self> {
         let Some(variant) = setup.tx_variant else {
             return Ok(Self { queues: setup.queues, variant: None, xmit: false });
         };
@@ -41,7 +41,7 @@ impl Path for SocketPath {
         Ok(Self { queues: setup.queues, variant: Some(variant), xmit: setup.xmit })
     }
 
-    fn sender(&self, pair: &Pair, flow: Flow) -> anyhow::Result<impl Sender + '_> {
+    fn sender(&self, pair: &Pair, flow: StreamFlow) -> anyhow::Result<impl Sender + '_> {
         let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(flow.from)).context("a sender's socket")?;
         socket.connect(SocketAddr::V4(flow.to))?;
         // What has no room comes back at once: such a call is not timed, as with the other paths.
@@ -79,14 +79,14 @@ impl Path for SocketPath {
 
 impl Sender for SocketSender {
     #[inline]
-    fn send(&mut self, payload: &[u8]) -> anyhow::Result<Outcome> {
+    fn send(&mut self, payload: &[u8]) -> anyhow::Result<SendOutcome> {
         match self.0.send(payload) {
-            Ok(_) => Ok(Outcome::Sent),
+            Ok(_) => Ok(SendOutcome::Sent),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.0.set_nonblocking(false)?;
                 self.send_late(payload)?;
                 self.0.set_nonblocking(true)?;
-                Ok(Outcome::SentLate)
+                Ok(SendOutcome::SentLate)
             }
             Err(error) => Err(error.into()),
         }

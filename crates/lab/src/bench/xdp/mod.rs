@@ -15,9 +15,9 @@ use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig, XdpFilt
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
+use crate::applied;
+use crate::apply::writes_on_device;
 use crate::device::XdpWay;
-use crate::force::writes_on_device;
-use crate::in_force;
 use crate::modes::for_pollers;
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0x58, 0, 1];
@@ -89,6 +89,6 @@ impl Devices {
 
     /// How the kernel hands packets to them.
     fn in_force(&self) -> Option<String> {
-        self.server.xdp_info().map(|info| in_force::xdp(&info))
+        self.server.xdp_info().map(|info| applied::xdp(&info))
     }
 }

@@ -165,8 +165,8 @@ trait Port {
 }
 
 fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: (usize, usize)) -> anyhow::Result<Percentiles> {
-    struct Shared<'a, P>(&'a P);
-    impl<P: Port> Port for Shared<'_, P> {
+    struct RrShared<'a, P>(&'a P);
+    impl<P: Port> Port for RrShared<'_, P> {
         fn ask(&self, payload: &[u8]) -> io::Result<()> {
             self.0.ask(payload)
         }
@@ -174,7 +174,7 @@ fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: (usize, u
             self.0.take(buffer)
         }
     }
-    spin(cpus, round_trips, asks, || Ok(Shared(answers)))
+    spin(cpus, round_trips, asks, || Ok(RrShared(answers)))
 }
 
 /// Asks on this thread, and answers on another by what `answers` makes there.

@@ -84,7 +84,7 @@ pub fn xdp_rx(config: &XdpRxConfig) -> anyhow::Result<Vec<XdpRx>> {
         }
     }
     let rows = ROWS.iter().zip(runs).zip(in_force).map(|((&(path, mode, _), runs), af_xdp)| {
-        let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+        let of = |figure: fn(&RxRun) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
         XdpRx {
             path,
             mode,
@@ -100,7 +100,7 @@ pub fn xdp_rx(config: &XdpRxConfig) -> anyhow::Result<Vec<XdpRx>> {
 }
 
 #[derive(Copy, Clone)]
-struct Run {
+struct RxRun {
     received_mpps: f64,
     sent_mpps: f64,
     sender_ns: f64,
@@ -108,15 +108,15 @@ struct Run {
 }
 
 /// What a sender did.
-struct Sent {
+struct RxSent {
     packets: u64,
     took: Duration,
     cpu_ns: u64,
 }
 
-impl Run {
+impl RxRun {
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    fn new(sent: &Sent, received: u64, dropped: Option<u64>) -> Self {
+    fn new(sent: &RxSent, received: u64, dropped: Option<u64>) -> Self {
         let rate = |packets: u64| packets as f64 / sent.took.as_secs_f64() / 1e6;
         let sender_ns = sent.cpu_ns as f64 / sent.packets.max(1) as f64;
         Self { received_mpps: rate(received), sent_mpps: rate(sent.packets), sender_ns, dropped }
@@ -124,7 +124,7 @@ impl Run {
 }
 
 /// Sends batches on this thread's processor for so long.
-fn send_for(length: Duration, mut batch: impl FnMut(u64) -> u64) -> Sent {
+fn send_for(length: Duration, mut batch: impl FnMut(u64) -> u64) -> RxSent {
     let cpu = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
@@ -133,15 +133,15 @@ fn send_for(length: Duration, mut batch: impl FnMut(u64) -> u64) -> Sent {
     while begun.elapsed() < length {
         packets += batch(packets);
     }
-    Sent { packets, took: begun.elapsed(), cpu_ns: cpu() - cpu_begun }
+    RxSent { packets, took: begun.elapsed(), cpu_ns: cpu() - cpu_begun }
 }
 
 /// Runs a sender and a receiver, each on its processor; the receiver takes packets until the sender is done.
 fn both<R: FnMut() -> u64>(
     (sender_cpu, receiver_cpu): (usize, usize),
     receiver: impl FnOnce() -> anyhow::Result<R> + Send,
-    sender: impl FnOnce() -> anyhow::Result<Sent> + Send,
-) -> anyhow::Result<(Sent, u64)> {
+    sender: impl FnOnce() -> anyhow::Result<RxSent> + Send,
+) -> anyhow::Result<(RxSent, u64)> {
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || -> anyhow::Result<u64> {
@@ -164,7 +164,7 @@ fn both<R: FnMut() -> u64>(
     })
 }
 
-fn engine(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(Run, Option<String>)> {
+fn engine(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(RxRun, Option<String>)> {
     let pair = veth(false)?;
     let devices = Devices::new(&pair, way, cpus)?;
     let receiver = || {
@@ -186,11 +186,11 @@ fn engine(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result
     };
     let (sent, received) = both(cpus, receiver, sender)?;
     let XdpStats { rx_dropped, rx_ring_full, .. } = devices.server.xdp_stats().unwrap_or_default();
-    Ok((Run::new(&sent, received, Some(rx_dropped + rx_ring_full)), devices.in_force()))
+    Ok((RxRun::new(&sent, received, Some(rx_dropped + rx_ring_full)), devices.in_force()))
 }
 
 /// The same packets, in the same batches, by the smallest program on the same rings.
-fn bare(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(Run, Option<String>)> {
+fn bare(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(RxRun, Option<String>)> {
     let pair = veth(false)?;
     let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, way)?)?);
     let (mut client, mut server) = (open(pair.left())?, open(pair.right())?);
@@ -206,5 +206,5 @@ fn bare(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(
         }))
     };
     let (sent, received) = both(cpus, receiver, sender)?;
-    Ok((Run::new(&sent, received, None), None))
+    Ok((RxRun::new(&sent, received, None), None))
 }

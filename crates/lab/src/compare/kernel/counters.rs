@@ -25,7 +25,7 @@ pub(crate) const LASTS: Duration = Duration::from_millis(300);
 
 /// Two instances of tracefs, one for each thing that is counted.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub(crate) struct InstanceCounters {
     device: String,
     /// How long was counted last.
     counted: Duration,
@@ -50,7 +50,7 @@ pub(crate) struct Counted {
     pub(crate) seconds: f64,
 }
 
-impl Counters {
+impl InstanceCounters {
     /// For the instances of one device.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ impl KernelEnd {
         }
     }
 
-    /// Puts a plan into force on the end and every NAPI instance of it, in place of one that is; threads of instances go to
+    /// Applies a plan to the end and every NAPI instance of it, in place of one that is; threads of instances go to
     /// the CPU of their worker, and stand for its interrupt if that is asked for.
     pub(crate) fn put_in_force(&mut self, plan: &Plan, receive: Receive, cpus: &CpuLayout) -> anyhow::Result<()> {
         self.put_back()?;
@@ -201,7 +201,7 @@ impl KernelEnd {
         Ok(self.threads()?.into_iter().map(|pid| threads::cpu_of(pid.as_raw_nonzero().get().cast_unsigned())).sum())
     }
 
-    /// Why this kernel cannot run a mode; `None` if it can. The mode is put into force to find out, and taken back.
+    /// Why this kernel cannot run a mode; `None` if it can. The mode is applied to find out, and taken back.
     pub(crate) fn why_not(&mut self, subject: Subject, cpus: &CpuLayout) -> Option<String> {
         let plan = subject.mode.plan();
         let tried = self.put_in_force(&plan, subject.receive, cpus).and_then(|()| {

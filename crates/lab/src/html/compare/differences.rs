@@ -6,11 +6,11 @@ use super::figures::{capital, curve, nines};
 use super::{load_words, span};
 use crate::html::plot::ranges::{RangeMark, RangeRow, ranges};
 use crate::html::plot::series::key;
-use crate::html::plot::{Axis, HALF, Look, PANEL, Said, Scale};
-use crate::html::shell::{Cell, figure, printable, table};
+use crate::html::plot::{Axis, HALF, PANEL, Said, Scale, SeriesStyle};
+use crate::html::shell::{TableCell, figure, printable, table};
 use crate::loads::Load;
 use crate::report::Row;
-use crate::report::differ::{Cell as Differing, Differences, Line, Pair, SideBySide};
+use crate::report::differ::{CellDifference as Differing, Differences, Line, Pair, SideBySide};
 
 /// What differs, a paragraph for each comparison behind the first.
 pub(super) fn answer(all: &SideBySide<'_>) -> Vec<String> {
@@ -19,8 +19,8 @@ pub(super) fn answer(all: &SideBySide<'_>) -> Vec<String> {
 
 /// Figures, percentiles and tables of what differs.
 pub(super) fn section(all: &SideBySide<'_>) -> Markup {
-    let entries: Vec<(Look, String)> =
-        all.files.iter().enumerate().map(|(i, saved)| (Look::nth(i), saved.name.clone())).collect();
+    let entries: Vec<(SeriesStyle, String)> =
+        all.files.iter().enumerate().map(|(i, saved)| (SeriesStyle::nth(i), saved.name.clone())).collect();
     html! {
         (key(&entries))
         @for (i, differences) in all.each().iter().enumerate() {
@@ -28,7 +28,7 @@ pub(super) fn section(all: &SideBySide<'_>) -> Markup {
             @if all.files.len() > 2 { h3 { (other) " beside " (first) } }
             @if let Some(words) = differences.about_backends() { p.note { (words) } }
             (setups(differences))
-            (medians(differences, [Look::nth(0), Look::nth(i + 1)]))
+            (medians(differences, [SeriesStyle::nth(0), SeriesStyle::nth(i + 1)]))
             (tables(differences))
         }
         (percentiles(all))
@@ -38,10 +38,10 @@ pub(super) fn section(all: &SideBySide<'_>) -> Markup {
 fn setups(differences: &Differences<'_>) -> Markup {
     let [first, other] = differences.names();
     let heads = ["", first, other].map(|head| (head.to_owned(), String::new()));
-    let rows: Vec<Vec<Cell>> = differences
+    let rows: Vec<Vec<TableCell>> = differences
         .setups
         .iter()
-        .map(|(name, [a, b])| [name, a, b].map(|text| Cell::Name((*text).to_owned())).into())
+        .map(|(name, [a, b])| [name, a, b].map(|text| TableCell::Name((*text).to_owned())).into())
         .collect();
     html! {
         @if rows.is_empty() { p.note { "Both ran the same: commit, machine, workload." } }
@@ -50,7 +50,7 @@ fn setups(differences: &Differences<'_>) -> Markup {
 }
 
 /// A figure for each load: the 99th percentile of both, in the closed loop the rate.
-fn medians(differences: &Differences<'_>, looks: [Look; 2]) -> Markup {
+fn medians(differences: &Differences<'_>, looks: [SeriesStyle; 2]) -> Markup {
     let backends = differences.among_backends();
     let sides = [0, 1].map(|i| (looks[i], differences.names()[i]));
     let mut loads: Vec<Load> = Vec::new();
@@ -69,7 +69,7 @@ fn medians(differences: &Differences<'_>, looks: [Look; 2]) -> Markup {
     }
 }
 
-fn of_load(width: f64, load: Load, cells: &[&Differing], backends: bool, sides: &[(Look, &str); 2]) -> Markup {
+fn of_load(width: f64, load: Load, cells: &[&Differing], backends: bool, sides: &[(SeriesStyle, &str); 2]) -> Markup {
     let show: fn(f64) -> String = if load == Load::Max { super::rate } else { span };
     let mark = |pair: &Pair, i: usize, name: &str| RangeMark {
         look: sides[i].0,
@@ -117,25 +117,29 @@ fn tables(differences: &Differences<'_>) -> Markup {
     }
 }
 
-fn row(cell: &Differing, backends: bool) -> Vec<Cell> {
+fn row(cell: &Differing, backends: bool) -> Vec<TableCell> {
     let asked = cell.asked();
-    let mut line = vec![Cell::Name(cell.name(backends)), Cell::Name(cell.load.column())];
+    let mut line = vec![TableCell::Name(cell.name(backends)), TableCell::Name(cell.load.column())];
     for i in [0, 1] {
         let [median, low, high] = [asked.medians()[i], asked.ranges()[i].0, asked.ranges()[i].1].map(|f| cell.shown(f));
         let mark = if cell.sustains[i] { "" } else { ", not sustained" };
-        line.push(Cell::Figure(format!("{median} [{low}\u{2013}{high}]{mark}")));
+        line.push(TableCell::Figure(format!("{median} [{low}\u{2013}{high}]{mark}")));
     }
     line.push(judged(&asked));
     for i in [0, 1] {
-        line.push(Cell::Figure(format!("{:.0}", cell.cpu_pct.medians()[i])));
+        line.push(TableCell::Figure(format!("{:.0}", cell.cpu_pct.medians()[i])));
     }
     line.push(judged(&cell.cpu_pct));
     line
 }
 
 /// The ratio, marked if it is one to speak of.
-fn judged(pair: &Pair) -> Cell {
-    if pair.verdict().differs() == Some(true) { Cell::Differs(pair.judged()) } else { Cell::Figure(pair.judged()) }
+fn judged(pair: &Pair) -> TableCell {
+    if pair.verdict().differs() == Some(true) {
+        TableCell::Differs(pair.judged())
+    } else {
+        TableCell::Figure(pair.judged())
+    }
 }
 
 /// The percentiles of all comparisons, where another has what the first has.
@@ -148,7 +152,7 @@ fn percentiles(all: &SideBySide<'_>) -> Markup {
         }
         let curves: Vec<_> = found
             .iter()
-            .map(|(i, row)| curve(row, all.files[*i].name.clone(), Look::nth(*i), &all.files[*i].report))
+            .map(|(i, row)| curve(row, all.files[*i].name.clone(), SeriesStyle::nth(*i), &all.files[*i].report))
             .collect();
         let name = line.subject().name(all.files[0].report.among_backends());
         let load = load_words(line.load);

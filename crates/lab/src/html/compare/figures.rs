@@ -8,7 +8,7 @@ use crate::html::plot::frontier::{Dot, frontier};
 use crate::html::plot::lines::{Curve, Point, lines};
 use crate::html::plot::ranges::{RangeMark, RangeRow, ranges};
 use crate::html::plot::series::key;
-use crate::html::plot::{Axis, HALF, Look, PANEL, Said, Scale};
+use crate::html::plot::{Axis, HALF, PANEL, Said, Scale, SeriesStyle};
 use crate::html::shell::{figure, printable};
 use crate::loads::Load;
 use crate::report::sentence::sentences;
@@ -48,14 +48,14 @@ fn several(report: &Report) -> bool {
 }
 
 /// How all modes of a report look.
-fn looks(report: &Report) -> impl Fn(Subject) -> Look {
+fn looks(report: &Report) -> impl Fn(Subject) -> SeriesStyle {
     let mut subjects: Vec<Subject> = Vec::new();
     for row in &report.rows {
         if !subjects.contains(&row.subject) {
             subjects.push(row.subject);
         }
     }
-    let looks = Look::of_modes(&subjects, several(report));
+    let looks = SeriesStyle::of_modes(&subjects, several(report));
     move |subject| {
         let at = subjects.iter().position(|other| *other == subject).expect("subjects of the same rows");
         looks[at]
@@ -70,7 +70,8 @@ pub(super) fn backend_key(report: &Report) -> Markup {
         Backend::Engine | Backend::Kernel => backend.to_string(),
         Backend::Sim => "simulation (predicted)".to_owned(),
     };
-    let entries: Vec<(Look, String)> = present.map(|backend| (Look::of_backend(backend), name(backend))).collect();
+    let entries: Vec<(SeriesStyle, String)> =
+        present.map(|backend| (SeriesStyle::of_backend(backend), name(backend))).collect();
     html! { @if entries.len() > 1 { (key(&entries)) } }
 }
 
@@ -99,16 +100,16 @@ pub(super) fn frontiers(report: &Report) -> Markup {
 fn marks_key(report: &Report) -> Markup {
     let has = |backend: Backend| report.rows.iter().any(|row| row.subject.backend == backend);
     let present = Backend::ALL.into_iter().filter(|backend| has(*backend));
-    let entries: Vec<(Look, String)> = present
+    let entries: Vec<(SeriesStyle, String)> = present
         .map(|backend| {
             let name = if backend == Backend::Sim { "simulation (predicted)".to_owned() } else { backend.to_string() };
-            (Look { colour: 0, dash: "", ..Look::of_backend(backend) }, name)
+            (SeriesStyle { colour: 0, dash: "", ..SeriesStyle::of_backend(backend) }, name)
         })
         .collect();
     key(&entries)
 }
 
-fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> Look) -> Markup {
+fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> SeriesStyle) -> Markup {
     let shown: Vec<&Row> = rows.iter().copied().filter(|row| row.figures().is_some() && row.sustains()).collect();
     let at = |subject: Subject| shown.iter().position(|row| row.subject == subject);
     let blocks = Block::all_of(report, load);
@@ -148,7 +149,7 @@ fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subjec
 }
 
 /// The rate of each mode, for in a closed loop that is what is asked.
-fn closed_loop(rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> Look) -> Markup {
+fn closed_loop(rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> SeriesStyle) -> Markup {
     let row = |row: &&Row| {
         let figures = row.figures()?;
         let name = row.subject.name(several(report));
@@ -170,7 +171,7 @@ fn closed_loop(rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> Look) 
     })
 }
 
-fn dot(row: &Row, is_front: bool, look: &impl Fn(Subject) -> Look) -> Option<Dot> {
+fn dot(row: &Row, is_front: bool, look: &impl Fn(Subject) -> SeriesStyle) -> Option<Dot> {
     let figures = row.figures()?;
     let (median, spread) = (&figures.median, &figures.spread);
     let (p99, cpu) = (median.latency_us.p99, median.cpu.total_pct);
@@ -244,7 +245,7 @@ fn by_mode<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
 fn panel(load: Load, rows: &[&Row], report: &Report) -> Markup {
     let curve = |row: &&Row| {
         let backend = row.subject.backend;
-        curve(row, backend.to_string(), Look::of_backend(backend), report)
+        curve(row, backend.to_string(), SeriesStyle::of_backend(backend), report)
     };
     let curves: Vec<Curve> = rows.iter().map(curve).collect();
     let mode = rows[0].subject.name(false);
@@ -253,7 +254,7 @@ fn panel(load: Load, rows: &[&Row], report: &Report) -> Markup {
 }
 
 /// The curve of a row, as far as a run has requests.
-pub(super) fn curve(row: &Row, name: String, look: Look, report: &Report) -> Curve {
+pub(super) fn curve(row: &Row, name: String, look: SeriesStyle, report: &Report) -> Curve {
     let figures = row.figures().expect("only rows with figures are drawn");
     let requests = match (row.subject.backend, report.workload.seconds) {
         (Backend::Sim, _) | (_, None) => PREDICTED_REQUESTS,
@@ -322,7 +323,7 @@ pub(super) fn over_load(report: &Report) -> Markup {
     }
 }
 
-fn load_curves(report: &Report, backend: Backend, look: &impl Fn(Subject) -> Look) -> Vec<Curve> {
+fn load_curves(report: &Report, backend: Backend, look: &impl Fn(Subject) -> SeriesStyle) -> Vec<Curve> {
     let mut curves: Vec<(Subject, Curve)> = Vec::new();
     for row in report.rows.iter().filter(|row| row.subject.backend == backend) {
         let (Load::Rps(rps), Some(figures)) = (row.load, row.figures()) else { continue };

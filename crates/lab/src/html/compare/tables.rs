@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{load_words, loads};
-use crate::html::shell::{Cell, table};
+use crate::html::shell::{TableCell, table};
 use crate::report::columns::{COLUMNS, Column, Range};
 use crate::report::most::{sustained_head, sustains_most_words};
 use crate::report::verdict::{Block, Verdict, sustains_most};
@@ -31,29 +31,29 @@ fn capital_load(words: &str) -> String {
     format!("At {words}").replace("At closed loop", "In closed loop")
 }
 
-fn cells(rows: &[&Row], columns: &[&Column], blocks: &[Block<'_>], backends: bool) -> Vec<Vec<Cell>> {
+fn cells(rows: &[&Row], columns: &[&Column], blocks: &[Block<'_>], backends: bool) -> Vec<Vec<TableCell>> {
     let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, rows, blocks)).collect();
     rows.iter()
         .map(|row| {
-            let mut line = vec![Cell::Name(row.subject.name(backends))];
+            let mut line = vec![TableCell::Name(row.subject.name(backends))];
             let lost = row.lost.as_ref();
             match &row.outcome {
-                Outcome::Refused(why) => line.push(Cell::Words(format!("refused: {why}"), columns.len() + 1)),
+                Outcome::Refused(why) => line.push(TableCell::Words(format!("refused: {why}"), columns.len() + 1)),
                 Outcome::Nothing => {
                     let why = lost.map_or_else(
                         || "nothing was measured".to_owned(),
                         |lost| format!("of {} runs {}", lost.of, lost.why),
                     );
-                    line.push(Cell::Words(format!("no figures: {why}"), columns.len() + 1));
+                    line.push(TableCell::Words(format!("no figures: {why}"), columns.len() + 1));
                 }
                 Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => {
                     for (column, range) in columns.iter().zip(&ranges) {
                         let shown = column.shown((column.figure)(&figures.median), range);
-                        line.push(if range.is_best(row) { Cell::Best(shown) } else { Cell::Figure(shown) });
+                        line.push(if range.is_best(row) { TableCell::Best(shown) } else { TableCell::Figure(shown) });
                     }
                     let (min, max) = (figures.spread.min.latency_us.p99, figures.spread.max.latency_us.p99);
                     let missing = lost.map_or_else(String::new, |lost| format!(", {} lost", lost.runs));
-                    line.push(Cell::Figure(format!("{min:.1}\u{2013}{max:.1} ({}{missing})", figures.runs)));
+                    line.push(TableCell::Figure(format!("{min:.1}\u{2013}{max:.1} ({}{missing})", figures.runs)));
                 }
             }
             line
@@ -73,7 +73,7 @@ pub(super) fn sustained(report: &Report) -> Markup {
         .collect();
     let heads = ["mode", "sustains, requests/s", "99%lat there, µs", "cpu there, %", "fails at", "by"];
     let heads: Vec<(String, String)> = heads.iter().map(|head| ((*head).to_owned(), String::new())).collect();
-    let rows: Vec<Vec<Cell>> = report
+    let rows: Vec<Vec<TableCell>> = report
         .sustained
         .iter()
         .map(|one| {
@@ -86,12 +86,12 @@ pub(super) fn sustained(report: &Report) -> Markup {
             let (fails, why) =
                 one.failed.clone().map_or_else(|| (dash(), String::new()), |(rps, why)| (rps.to_string(), why));
             vec![
-                Cell::Name(one.subject.name(backends)),
-                if most.contains(&one.subject) { Cell::Best(rps) } else { Cell::Figure(rps) },
-                Cell::Figure(p99),
-                Cell::Figure(cpu),
-                Cell::Figure(fails),
-                Cell::Name(
+                TableCell::Name(one.subject.name(backends)),
+                if most.contains(&one.subject) { TableCell::Best(rps) } else { TableCell::Figure(rps) },
+                TableCell::Figure(p99),
+                TableCell::Figure(cpu),
+                TableCell::Figure(fails),
+                TableCell::Name(
                     [why]
                         .into_iter()
                         .chain(one.taken.clone())

@@ -2,13 +2,13 @@
 
 use maud::{Markup, html};
 
-use super::labels::{Bounds, Taken, beside};
-use super::{Axis, Frame, Look, Margins, Said, Size, path, px};
+use super::labels::{Bounds, TakenAreas, beside};
+use super::{Axis, Frame, Margins, Said, SeriesStyle, Size, path, px};
 
 /// A mode.
 pub(in crate::html) struct Dot {
     pub(in crate::html) name: String,
-    pub(in crate::html) look: Look,
+    pub(in crate::html) look: SeriesStyle,
     pub(in crate::html) x: f64,
     pub(in crate::html) y: f64,
     /// Lowest and highest over the runs.
@@ -34,9 +34,10 @@ pub(in crate::html) fn frontier(
     let names: Vec<(f64, f64, &str)> = dots.iter().map(|dot| (at(dot).0, at(dot).1, dot.name.as_str())).collect();
     let corners: Vec<Vec<(f64, f64)>> =
         fronts.iter().map(|front| stairs(&front.iter().map(|i| at(&dots[*i])).collect::<Vec<_>>())).collect();
-    let lines = corners.iter().flat_map(|corners| corners.windows(2).map(|pair| Taken::line(pair[0], pair[1])));
-    let ranges =
-        dots.iter().map(|dot| Taken::line((at(dot).0, frame.y(dot.y_range.0)), (at(dot).0, frame.y(dot.y_range.1))));
+    let lines = corners.iter().flat_map(|corners| corners.windows(2).map(|pair| TakenAreas::line(pair[0], pair[1])));
+    let ranges = dots
+        .iter()
+        .map(|dot| TakenAreas::line((at(dot).0, frame.y(dot.y_range.0)), (at(dot).0, frame.y(dot.y_range.1))));
     let bounds =
         Bounds { left: frame.left() + 2.0, right: size.width, top: frame.top() - 8.0, bottom: frame.bottom() - 2.0 };
     let places = beside(&names, &lines.chain(ranges).collect::<Vec<_>>(), bounds);

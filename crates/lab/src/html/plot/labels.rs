@@ -26,14 +26,14 @@ pub(super) fn apart(wanted: &[f64], from: f64, to: f64) -> Vec<f64> {
 
 /// A rectangle that is taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenAreas {
     left: f64,
     top: f64,
     right: f64,
     bottom: f64,
 }
 
-impl Taken {
+impl TakenAreas {
     /// A line that is level or upright.
     pub(super) fn line((x, y): (f64, f64), (to_x, to_y): (f64, f64)) -> Self {
         Self { left: x.min(to_x) - 2.0, top: y.min(to_y) - 2.0, right: x.max(to_x) + 2.0, bottom: y.max(to_y) + 2.0 }
@@ -74,9 +74,9 @@ pub(super) struct Bounds {
 
 /// Places names beside their marks, one after the other: where they cover least of each other, of marks and of `lines`, and no
 /// further away than they must be.
-pub(super) fn beside(names: &[(f64, f64, &str)], lines: &[Taken], bounds: Bounds) -> Vec<Placed> {
-    let mut taken: Vec<Taken> =
-        names.iter().map(|(x, y, _)| Taken::mark(*x, *y)).chain(lines.iter().copied()).collect();
+pub(super) fn beside(names: &[(f64, f64, &str)], lines: &[TakenAreas], bounds: Bounds) -> Vec<Placed> {
+    let mut taken: Vec<TakenAreas> =
+        names.iter().map(|(x, y, _)| TakenAreas::mark(*x, *y)).chain(lines.iter().copied()).collect();
     names
         .iter()
         .map(|(x, y, name)| {
@@ -85,7 +85,7 @@ pub(super) fn beside(names: &[(f64, f64, &str)], lines: &[Taken], bounds: Bounds
                 let high_enough = base - LINE + 3.0 >= bounds.top && base + 3.0 <= bounds.bottom;
                 *left >= bounds.left && left + length <= bounds.right && high_enough
             });
-            let area = |(left, base): (f64, f64)| Taken {
+            let area = |(left, base): (f64, f64)| TakenAreas {
                 left,
                 top: base - LINE + 3.0,
                 right: left + length,
@@ -164,9 +164,9 @@ mod tests {
                     "middle" => length / 2.0,
                     _ => length,
                 };
-            Taken { left, top: at.y - LINE + 3.0, right: left + length, bottom: at.y + 3.0 }
+            TakenAreas { left, top: at.y - LINE + 3.0, right: left + length, bottom: at.y + 3.0 }
         };
-        let areas: Vec<Taken> = placed.iter().map(area).collect();
+        let areas: Vec<TakenAreas> = placed.iter().map(area).collect();
         for (i, a) in areas.iter().enumerate() {
             assert!(areas[i + 1..].iter().all(|b| a.common(b) < 1.0), "{placed:?}");
         }

@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use super::labels::apart;
-use super::{Axis, Frame, Look, Margins, Said, Size, path, px, text_width};
+use super::{Axis, Frame, Margins, Said, SeriesStyle, Size, path, px, text_width};
 
 /// A curve.
 pub(in crate::html) struct Curve {
     pub(in crate::html) name: String,
-    pub(in crate::html) look: Look,
+    pub(in crate::html) look: SeriesStyle,
     /// From left to right.
     pub(in crate::html) points: Vec<Point>,
     /// Marks stand on the points.
@@ -87,7 +87,7 @@ fn band(frame: &Frame, curve: &Curve) -> Markup {
 }
 
 /// A small cross.
-fn off(x: f64, y: f64, look: Look, title: &str) -> Markup {
+fn off(x: f64, y: f64, look: SeriesStyle, title: &str) -> Markup {
     let d = format!("M{} {}l8 8m0 -8l-8 8", px(x - 4.0), px(y - 4.0));
     html! { path class=(look.class("mark")) d=(d) { title { (title) } } }
 }

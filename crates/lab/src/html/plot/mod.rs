@@ -15,7 +15,7 @@ pub(super) mod series;
 use maud::{Markup, html};
 
 pub(super) use scale::Scale;
-pub(super) use series::Look;
+pub(super) use series::SeriesStyle;
 
 /// Width and height of a figure, in pixels.
 #[derive(Clone, Copy, Debug)]

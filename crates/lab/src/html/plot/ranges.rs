@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Axis, Frame, Look, Margins, Said, Scale, Size, px, text_width};
+use super::{Axis, Frame, Margins, Said, Scale, SeriesStyle, Size, px, text_width};
 
 /// A row: what is held against each other.
 pub(in crate::html) struct RangeRow {
@@ -12,7 +12,7 @@ pub(in crate::html) struct RangeRow {
 
 /// The figure of one.
 pub(in crate::html) struct RangeMark {
-    pub(in crate::html) look: Look,
+    pub(in crate::html) look: SeriesStyle,
     pub(in crate::html) median: f64,
     pub(in crate::html) range: (f64, f64),
     /// What it says.

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::{Axis, Frame, Look, Margins, Said, Scale, Size, px};
+use super::{Axis, Frame, Margins, Said, Scale, SeriesStyle, Size, px};
 
 /// A figure of both.
 pub(in crate::html) struct Both {
-    pub(in crate::html) look: Look,
+    pub(in crate::html) look: SeriesStyle,
     pub(in crate::html) published: f64,
     pub(in crate::html) predicted: f64,
     /// What it says.

@@ -24,14 +24,14 @@ const DASHES: [&str; 4] = ["", "7 4", "2 4", "10 3 2 3"];
 
 /// Colour, dash and mark of what is plotted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::html) struct Look {
+pub(in crate::html) struct SeriesStyle {
     /// 0 to 5: a class of the style sheet.
     pub(in crate::html) colour: usize,
     pub(in crate::html) dash: &'static str,
     pub(in crate::html) mark: Mark,
 }
 
-impl Look {
+impl SeriesStyle {
     /// The n-th of a few that are told apart by nothing else.
     pub(in crate::html) fn nth(n: usize) -> Self {
         Self { colour: [1, 2, 3, 4, 5, 0][n % 6], dash: DASHES[n % 4], mark: MARKS[n % 6] }
@@ -124,7 +124,7 @@ fn family(mode: Mode) -> usize {
 }
 
 /// What the looks of a figure mean.
-pub(in crate::html) fn key(entries: &[(Look, String)]) -> Markup {
+pub(in crate::html) fn key(entries: &[(SeriesStyle, String)]) -> Markup {
     html! {
         ul.key {
             @for (look, name) in entries {
@@ -142,11 +142,11 @@ mod tests {
     fn no_two_modes_look_alike_even_without_colour() {
         let modes = Mode::parse_list(crate::modes::DEFAULT_MODES).unwrap();
         let subjects: Vec<Subject> = modes.iter().map(|mode| Subject::engine(*mode)).collect();
-        let looks = Look::of_modes(&subjects, false);
+        let looks = SeriesStyle::of_modes(&subjects, false);
         for (i, look) in looks.iter().enumerate() {
             assert!(looks[i + 1..].iter().all(|other| (other.mark, other.dash) != (look.mark, look.dash)), "{look:?}");
         }
-        let backends = [Backend::Engine, Backend::Kernel, Backend::Sim].map(Look::of_backend);
+        let backends = [Backend::Engine, Backend::Kernel, Backend::Sim].map(SeriesStyle::of_backend);
         assert!(backends[0].mark != backends[1].mark && backends[1].dash != backends[2].dash);
     }
 }

@@ -9,10 +9,10 @@ use napier_sim::machine::Work;
 use napier_sim::machine::bulk::{Asks, FlowFigures, Flows, Polls};
 use napier_sim::machine::figures::Length;
 
-use super::{Grid, Kind, Offer, Subject, modes, published, two_hosts};
+use super::{Grid, GridSubject, Kind, Offer, modes, published, two_hosts};
 use crate::plan::machine::{MachineFile, Wire, points_ns};
 
-/// Bytes of a request to read, and of an answer to a write, with what a protocol puts around them; reckoned.
+/// Bytes of a request to read, and of an answer to a write, with what a protocol puts around them; estimated.
 const COMMAND_BYTES: u32 = 128;
 /// Operations up to this are small.
 const SMALL_BYTES: u32 = 64 << 10;
@@ -72,7 +72,7 @@ pub(super) fn read(kind: Kind, whole: Table<'_>) -> Result<Grid, ParseError> {
         title: whole.need("title")?.text("what it reproduces")?.to_owned(),
         modes: modes(&whole, kind)?,
         loads: offers,
-        subject: Subject::Many { machine, wire, size, seeds: whole.number("seeds", 1..=1000, 1)? },
+        subject: GridSubject::Many { machine, wire, size, seeds: whole.number("seeds", 1..=1000, 1)? },
         published: whole.map("published", |node| published::named(kind, node))?.unwrap_or_default(),
     })
 }

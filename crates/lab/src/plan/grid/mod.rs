@@ -32,7 +32,7 @@ pub use table::grid_table;
 pub enum Kind {
     /// `AF_XDP` programs on two hosts; a client sends at a fixed rate and computes after each answer.
     XskRr,
-    /// One byte to and fro on one TCP connection.
+    /// One byte back and forth on one TCP connection.
     BusyRead,
     /// Many senders on few transmit queues.
     UdpStream,
@@ -127,7 +127,7 @@ impl fmt::Display for Offer {
                 write!(f, "{}B/{}B", Bytes(*request_bytes), Bytes(*response_bytes))
             }
             Self::Operations { bytes, .. } => Bytes(*bytes).fmt(f),
-            Self::Requests { cpus, shape, .. } => write!(f, "{cpus}cpus/{}", groups::Shown(*shape)),
+            Self::Requests { cpus, shape, .. } => write!(f, "{cpus}cpus/{}", groups::ShownShape(*shape)),
         }
     }
 }
@@ -148,7 +148,7 @@ impl fmt::Display for Bytes {
 
 /// What is simulated.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum GridSubject {
     /// Two hosts.
     Pair {
         /// Of this kind each.
@@ -209,7 +209,7 @@ pub struct Grid {
     /// Loads.
     pub loads: Vec<Offer>,
     /// What is simulated.
-    pub subject: Subject,
+    pub subject: GridSubject,
     /// What a document printed.
     pub(super) published: Rows,
 }
@@ -247,7 +247,7 @@ impl Grid {
             title: whole.need("title")?.text("what it reproduces")?.to_owned(),
             modes: modes(&whole, kind)?,
             loads,
-            subject: Subject::Pair {
+            subject: GridSubject::Pair {
                 machine,
                 wire,
                 warm_up: whole.short_span("warm-up", Span::from_ms(10))?,
@@ -266,7 +266,7 @@ impl Grid {
             title: whole.need("title")?.text("what it reproduces")?.to_owned(),
             modes: modes(&whole, Kind::UdpStream)?,
             loads: vec![Offer::Flood],
-            subject: Subject::Senders { senders, queues, seed: whole.number("seed", 0..=i128::from(u64::MAX), 1)? },
+            subject: GridSubject::Senders { senders, queues, seed: whole.number("seed", 0..=i128::from(u64::MAX), 1)? },
             published: published::of_transmit(senders, queues),
         })
     }
@@ -292,10 +292,10 @@ impl Grid {
     #[must_use]
     pub fn machine(&self) -> Option<&MachineFile> {
         match &self.subject {
-            Subject::Pair { machine, .. } | Subject::Many { machine, .. } | Subject::Server { machine, .. } => {
-                Some(machine)
-            }
-            Subject::Senders { .. } => None,
+            GridSubject::Pair { machine, .. }
+            | GridSubject::Many { machine, .. }
+            | GridSubject::Server { machine, .. } => Some(machine),
+            GridSubject::Senders { .. } => None,
         }
     }
 
@@ -303,10 +303,10 @@ impl Grid {
     #[must_use]
     pub fn machine_title(&self) -> String {
         match &self.subject {
-            Subject::Pair { machine, .. } | Subject::Many { machine, .. } | Subject::Server { machine, .. } => {
-                machine.title.clone()
-            }
-            Subject::Senders { senders, queues, .. } => {
+            GridSubject::Pair { machine, .. }
+            | GridSubject::Many { machine, .. }
+            | GridSubject::Server { machine, .. } => machine.title.clone(),
+            GridSubject::Senders { senders, queues, .. } => {
                 format!("{senders} senders on {queues} transmit queues, the machine of `napier sim transmit`")
             }
         }

@@ -11,7 +11,7 @@ use napier_sim::machine::figures::Length;
 use napier_sim::machine::rpc::{self, Hosts, RpcFigures, RpcPoller, RpcProgram, Traffic};
 use napier_sim::machine::{Work, WorkCosts};
 
-use super::{Grid, Kind, Offer, Subject, groups, many, path};
+use super::{Grid, GridSubject, Kind, Offer, groups, many, path};
 use crate::parallel::in_parallel;
 use crate::plan::machine::{MachineFile, Wire};
 use crate::transmit::{self, Experiment};
@@ -43,27 +43,27 @@ pub fn run_grid(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<GridCell> {
     match &grid.subject {
-        Subject::Pair { machine, wire, warm_up, measured, seeds } => {
+        GridSubject::Pair { machine, wire, warm_up, measured, seeds } => {
             let length = Length { warm_up: *warm_up, measured: *measured };
             let one = |load, mode: &str, seed| {
                 rpc::run_or_stop(&hosts_in(machine, mode), &traffic(*wire, load), length, seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| together(grid.kind, runs))
         }
-        Subject::Many { machine, wire, size, seeds } => {
+        GridSubject::Many { machine, wire, size, seeds } => {
             let one = |load, mode: &str, seed| {
                 bulk::run_or_stop(&many::flows_in(machine, *wire, *size, mode, load), many::length(load), seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, |runs| many::together(size.cpus, runs))
         }
-        subject @ Subject::Server { seeds, .. } => {
+        subject @ GridSubject::Server { seeds, .. } => {
             let one = |load, mode: &str, seed| {
                 let (server, length) = groups::server_in(subject, mode, load);
                 napier_sim::machine::smp::run_or_stop(&server, length, seed, stop)
             };
             each_cell(grid, *seeds, jobs, stop, progress, one, groups::together)
         }
-        Subject::Senders { senders, queues, seed } => {
+        GridSubject::Senders { senders, queues, seed } => {
             let experiment = Experiment {
                 senders: *senders,
                 queues: *queues,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::published::columns;
-use super::{Grid, GridCell, Subject};
+use super::{Grid, GridCell, GridSubject};
 use crate::plan::score::{Errors, error, errors};
 
 /// A prediction this near is near, in percent.
@@ -28,7 +28,7 @@ pub(super) fn errors_of(grid: &Grid, cells: &[GridCell], fitted: bool) -> (Optio
 /// Writes a plan's cells and how near they are.
 #[must_use]
 pub fn grid_table(grid: &Grid, cells: &[GridCell]) -> String {
-    if let Subject::Server { .. } = grid.subject {
+    if let GridSubject::Server { .. } = grid.subject {
         return super::groups::table(grid, cells);
     }
     let mut text = format!("{}\n{}\n", grid.title, grid.machine_title());
@@ -89,7 +89,7 @@ fn closing(text: &mut String, grid: &Grid, cells: &[GridCell]) -> std::fmt::Resu
         }
     }
     match &grid.subject {
-        Subject::Pair { machine, measured, seeds, .. } => {
+        GridSubject::Pair { machine, measured, seeds, .. } => {
             let fitted = machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
             writeln!(
                 text,
@@ -98,7 +98,7 @@ fn closing(text: &mut String, grid: &Grid, cells: &[GridCell]) -> std::fmt::Resu
                 machine.parameters.len()
             )
         }
-        Subject::Many { machine, size, seeds, .. } => {
+        GridSubject::Many { machine, size, seeds, .. } => {
             let fitted = machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
             writeln!(
                 text,
@@ -110,8 +110,8 @@ fn closing(text: &mut String, grid: &Grid, cells: &[GridCell]) -> std::fmt::Resu
                 machine.parameters.len()
             )
         }
-        Subject::Server { .. } => Ok(()),
-        Subject::Senders { seed, .. } => writeln!(
+        GridSubject::Server { .. } => Ok(()),
+        GridSubject::Senders { seed, .. } => writeln!(
             text,
             "seed {seed}; one cost comes from another figure of the same document, 12 are assumed: `napier sim transmit` lists them"
         ),

@@ -25,10 +25,10 @@ fn short(name: &str, modes: &[&str], loads: impl Fn(&Offer) -> bool) -> Grid {
     grid.modes.retain(|mode| modes.contains(mode));
     grid.loads.retain(loads);
     match &mut grid.subject {
-        Subject::Pair { measured, warm_up, seeds, .. } => {
+        GridSubject::Pair { measured, warm_up, seeds, .. } => {
             (*warm_up, *measured, *seeds) = (Span::from_ms(2), Span::from_ms(3), 2);
         }
-        Subject::Many { size, seeds, .. } => {
+        GridSubject::Many { size, seeds, .. } => {
             (size.cpus, size.threads, size.flows, *seeds) = (32, 32, 400, 1);
             for load in &mut grid.loads {
                 if let Offer::Messages { length, .. } | Offer::Operations { length, .. } = load {
@@ -36,14 +36,14 @@ fn short(name: &str, modes: &[&str], loads: impl Fn(&Offer) -> bool) -> Grid {
                 }
             }
         }
-        Subject::Server { .. } => {
+        GridSubject::Server { .. } => {
             for load in &mut grid.loads {
                 if let Offer::Requests { length, .. } = load {
                     *length = Length { warm_up: Span::from_ms(2), measured: Span::from_ms(3) };
                 }
             }
         }
-        Subject::Senders { .. } => {}
+        GridSubject::Senders { .. } => {}
     }
     grid
 }

@@ -1,6 +1,6 @@
 //! Differences as Markdown: the tables of the text.
 
-use super::{Cell, Differences, Pair, SideBySide};
+use super::{CellDifference, Differences, Pair, SideBySide};
 use crate::report::export::escaped;
 
 /// The comparisons behind the first, each beside it: what is said, what ran differently, and the tables.
@@ -50,7 +50,7 @@ fn two(page: &mut String, differences: &Differences<'_>) {
     }
 }
 
-fn row(cell: &Cell, name: &str) -> Vec<String> {
+fn row(cell: &CellDifference, name: &str) -> Vec<String> {
     let asked = cell.asked();
     let figures = |pair: &Pair, show: &dyn Fn(f64) -> String| {
         [0, 1].map(|i| {

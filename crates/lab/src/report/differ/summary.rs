@@ -1,7 +1,7 @@
 //! What differs between two comparisons, in a few sentences: made of the same cells as the tables, and of nothing else.
 
 use super::judge::{Against, Pair, Verdict};
-use super::{Cell, Differences};
+use super::{CellDifference, Differences};
 use crate::loads::Load;
 
 impl Differences<'_> {
@@ -17,13 +17,14 @@ impl Differences<'_> {
         }
         let backends = self.among_backends();
         let (open, closed) = self.by_loop();
-        let kept_up: Vec<&Cell> = open.iter().copied().filter(|cell| cell.sustains == [true, true]).collect();
+        let kept_up: Vec<&CellDifference> = open.iter().copied().filter(|cell| cell.sustains == [true, true]).collect();
         let mut parts = Vec::new();
         parts.extend(said("p99", &kept_up, backends, |cell| cell.p99_us));
         parts.extend(said("CPU", &kept_up, backends, |cell| cell.cpu_pct));
         parts.extend(said("closed-loop rate", &closed, backends, |cell| cell.achieved_rps));
-        let failed: Vec<&Cell> = open.iter().copied().filter(|cell| cell.sustains != [true, true]).collect();
-        let (open, decided): (Vec<&Cell>, Vec<&Cell>) = failed.iter().copied().partition(|cell| cell.against.is_some());
+        let failed: Vec<&CellDifference> = open.iter().copied().filter(|cell| cell.sustains != [true, true]).collect();
+        let (open, decided): (Vec<&CellDifference>, Vec<&CellDifference>) =
+            failed.iter().copied().partition(|cell| cell.against.is_some());
         let only = |which: [bool; 2]| {
             decided.iter().filter(|cell| cell.sustains == which).map(|cell| named(cell, backends)).collect::<Vec<_>>()
         };
@@ -47,9 +48,9 @@ impl Differences<'_> {
 }
 
 /// In how many cells a figure is lower, higher, or not decided.
-fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) -> Option<String> {
+fn said(what: &str, cells: &[&CellDifference], backends: bool, figure: fn(&CellDifference) -> Pair) -> Option<String> {
     let of = |verdict| cells.iter().filter(|cell| figure(cell).verdict() == verdict).copied().collect::<Vec<_>>();
-    let each = |cells: &[&Cell]| {
+    let each = |cells: &[&CellDifference]| {
         let texts: Vec<String> =
             cells.iter().map(|cell| format!("{} {}", named(cell, backends), figure(cell).times())).collect();
         listed(&texts)
@@ -59,7 +60,8 @@ fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) 
     }
     let all = cells.len();
     let (lower, higher) = (of(Verdict::Lower), of(Verdict::Higher));
-    let open: Vec<&Cell> = cells.iter().copied().filter(|cell| figure(cell).verdict().differs().is_none()).collect();
+    let open: Vec<&CellDifference> =
+        cells.iter().copied().filter(|cell| figure(cell).verdict().differs().is_none()).collect();
     let why = open.iter().find_map(|cell| cell.against.as_ref()).map(|against| format!(", for {}", against.why()));
     let why = why.unwrap_or_default();
     if open.len() == all {
@@ -78,7 +80,7 @@ fn said(what: &str, cells: &[&Cell], backends: bool, figure: fn(&Cell) -> Pair) 
     Some(format!("{what} is {}{but}", parts.join(" and ")))
 }
 
-fn named(cell: &Cell, backends: bool) -> String {
+fn named(cell: &CellDifference, backends: bool) -> String {
     match cell.load {
         Load::Max => cell.name(backends),
         load @ Load::Rps(_) => format!("{} at {load}", cell.name(backends)),

@@ -1,6 +1,6 @@
 //! Differences as text.
 
-use super::{Cell, Differences, Pair, SideBySide};
+use super::{CellDifference, Differences, Pair, SideBySide};
 use crate::wrap::wrapped;
 
 /// The comparisons behind the first, each beside it, in lines of at most `width` columns; a row is never broken.
@@ -70,7 +70,7 @@ fn heads(names: [&str; 2], columns: usize) -> [String; 2] {
     if ends[0] != ends[1] { ends } else { ["first", "other"].map(str::to_owned) }
 }
 
-fn row(page: &mut String, cell: &Cell, name: &str, name_width: usize) {
+fn row(page: &mut String, cell: &CellDifference, name: &str, name_width: usize) {
     let asked = cell.asked();
     let figure = |i: usize| {
         let mark = if cell.sustains[i] { "" } else { "!" };

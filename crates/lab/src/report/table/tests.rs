@@ -4,7 +4,7 @@ use crate::report::samples::{beside_the_kernel, cover_letter, predicted, predict
 
 /// All but what is above the first block.
 fn render(report: &Report, bold: bool) -> String {
-    let mut table = Table::new(bold, WIDTH_MAX);
+    let mut table = RowTable::new(bold, WIDTH_MAX);
     let mut rows = report.clone();
     rows.rows.clear();
     table.more(&rows);
@@ -136,8 +136,8 @@ fn rows_of_the_kernel_stand_beside_the_engines_with_the_cpu_of_both_sides() {
 #[test]
 fn rows_come_as_loads_finish_and_nothing_twice() {
     let report = cover_letter();
-    let whole = Table::new(false, WIDTH_MAX).end(&report);
-    let mut table = Table::new(false, WIDTH_MAX);
+    let whole = RowTable::new(false, WIDTH_MAX).end(&report);
+    let mut table = RowTable::new(false, WIDTH_MAX);
     let mut text = String::new();
     for rows in [0, 6, 9, 12] {
         let part = Report { rows: report.rows[..rows].to_vec(), ..report.clone() };
@@ -156,7 +156,7 @@ fn no_row_is_wider_than_the_page() {
     for width in [80, 100, 120, 160] {
         for mut report in [cover_letter(), beside_the_kernel()] {
             report.sustained = sustained();
-            let text = Table::new(false, width).end(&report);
+            let text = RowTable::new(false, width).end(&report);
             let heads: Vec<&str> = text.lines().filter(|line| line.contains("testcase")).collect();
             assert!(heads.iter().all(|head| head.contains("99%lat") && head.contains("cpu")), "{text}");
             let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > width).collect();
@@ -168,7 +168,7 @@ fn no_row_is_wider_than_the_page() {
 
 #[test]
 fn what_is_in_force_and_what_a_request_costs_stands_above() {
-    let text = Table::new(false, WIDTH_MAX).end(&cover_letter());
+    let text = RowTable::new(false, WIDTH_MAX).end(&cover_letter());
     let (above, _) = text.split_once("testcase").unwrap();
     assert!(above.contains("costs the server 0.60 us") && !above.contains("documents"), "{above}");
     assert!(above.contains("In force: softirq threads: SCHED_FIFO 50."), "{above}");
@@ -197,7 +197,7 @@ fn what_each_mode_sustains_is_a_block_of_its_own() {
 
 #[test]
 fn loads_that_were_searched_again_are_printed_again() {
-    let mut table = Table::new(false, WIDTH_MAX);
+    let mut table = RowTable::new(false, WIDTH_MAX);
     let report = cover_letter();
     table.more(&report);
     let again = Report { searched_again: Some("base answered 90 % of its 100 %".to_owned()), ..report };
@@ -254,7 +254,7 @@ fn what_is_predicted_is_named_so_and_is_never_the_best_of_what_was_measured() {
 fn columns_that_were_asked_for_are_there_at_any_width() {
     let report = cover_letter();
     let heads = |which: Which| {
-        let text = Table::new(false, 80).with(which).end(&report);
+        let text = RowTable::new(false, 80).with(which).end(&report);
         let head = text.lines().find(|line| line.contains("testcase")).unwrap().to_owned();
         head.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
     };

@@ -9,7 +9,7 @@ use crate::report::most::{reconciled, sustains_most_words};
 use crate::report::read::Saved;
 use crate::report::samples::{cover_letter, predicted, quiet, refused, row};
 use crate::report::sentence::sentences;
-use crate::report::table::{Table, WIDTH_MAX, Which};
+use crate::report::table::{RowTable, WIDTH_MAX, Which};
 use crate::report::{MachineUse, Outcome, export};
 
 const LOADS: [Load; 3] = [Load::Rps(20_000), Load::Rps(60_000), Load::Max];
@@ -111,7 +111,7 @@ fn words(text: &str) -> String {
 /// Every form that a comparison has, each as its words.
 fn forms(report: &Report, seed: u64) -> Vec<(&'static str, String)> {
     let page = if seed <= PAGES { Some(("page", words(&page_of_one(report, &[])))) } else { None };
-    let table = words(&Table::new(true, WIDTH_MAX).end(report));
+    let table = words(&RowTable::new(true, WIDTH_MAX).end(report));
     let markdown = words(&export::markdown(report, &Which::All).replace('\\', ""));
     [("table", table), ("markdown", markdown)].into_iter().chain(page).collect()
 }

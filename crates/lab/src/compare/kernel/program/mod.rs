@@ -1,7 +1,7 @@
 //! A program that serves: started in the server's namespace, found where it listens, filled with the records, and ended with
 //! the comparison. It is the same process in all runs; between them only its mode changes.
 
-mod force;
+mod apply;
 pub mod init;
 mod listen;
 mod process;
@@ -25,7 +25,7 @@ use napier_kv::profile::Profile;
 use napier_linux::Netns;
 use napier_linux::process::{Library, PreloadError, library_in, preload_for};
 
-pub(crate) use force::Forced;
+pub(crate) use apply::AppliedToProgram;
 use listen::Listening;
 use process::Process;
 pub use speak::Speaks;
@@ -81,7 +81,7 @@ pub(crate) struct Setting {
 }
 
 /// A program, whether or not it runs.
-pub(crate) struct Program {
+pub(crate) struct ServerProgram {
     config: ProgramConfig,
     setting: Setting,
     served: Mutex<Option<Arc<Served>>>,
@@ -98,7 +98,7 @@ pub(crate) struct Served {
     pub(crate) format: Format,
 }
 
-impl Program {
+impl ServerProgram {
     /// Starts it, and waits until it answers and has all records.
     pub(crate) fn start(config: &ProgramConfig, setting: Setting, interrupted: &AtomicBool) -> anyhow::Result<Self> {
         let program = Self { config: config.clone(), setting, served: Mutex::default() };
@@ -149,9 +149,9 @@ impl Program {
 }
 
 impl Served {
-    /// Puts the part of a mode into force that is the program's, as long as the answer lives.
-    pub(crate) fn force(&self, plan: &Plan) -> anyhow::Result<Option<Forced>> {
-        Forced::on_program(self.process.root(), plan)
+    /// Applies the part of a mode that is the program's, as long as the answer lives.
+    pub(crate) fn apply(&self, plan: &Plan) -> anyhow::Result<Option<AppliedToProgram>> {
+        AppliedToProgram::on_program(self.process.root(), plan)
     }
 
     /// CPU time of its threads so far.

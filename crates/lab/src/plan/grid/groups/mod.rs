@@ -12,7 +12,7 @@ use napier_sim::machine::Shape;
 use napier_sim::machine::figures::Length;
 use napier_sim::machine::smp::{Many, ManyFigures, Polling};
 
-use super::{Grid, Kind, Offer, Subject, modes};
+use super::{Grid, GridSubject, Kind, Offer, modes};
 use crate::modes::Mode;
 use crate::plan::core_of;
 use crate::plan::files::{machine, measured};
@@ -61,7 +61,7 @@ pub(super) fn read(whole: Table<'_>) -> Result<Grid, ParseError> {
         title: whole.need("title")?.text("what it compares")?.to_owned(),
         modes: modes(&whole, Kind::Groups)?,
         loads: sizes.iter().flat_map(|size| loads.iter().map(move |load| offer(*size, *load))).collect(),
-        subject: Subject::Server {
+        subject: GridSubject::Server {
             machine: Box::new(machine),
             connections: whole.need("connections")?.number(1..=64)?,
             full_rps: whole.need("full")?.number(1..=10_000_000)?,
@@ -136,9 +136,9 @@ fn load(node: &Node<'_>) -> Result<(Option<Shape>, Length), ParseError> {
 }
 
 /// A shape in a word.
-pub(super) struct Shown(pub(super) Option<Shape>);
+pub(super) struct ShownShape(pub(super) Option<Shape>);
 
-impl fmt::Display for Shown {
+impl fmt::Display for ShownShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("closed"),
@@ -151,9 +151,11 @@ impl fmt::Display for Shown {
 }
 
 /// The server in a mode at a load, and how long the run is.
-pub(super) fn server_in(subject: &Subject, mode: &str, load: Offer) -> (Many, Length) {
-    let (Subject::Server { machine, connections, full_rps, group, .. }, Offer::Requests { cpus, nodes, shape, length }) =
-        (subject, load)
+pub(super) fn server_in(subject: &GridSubject, mode: &str, load: Offer) -> (Many, Length) {
+    let (
+        GridSubject::Server { machine, connections, full_rps, group, .. },
+        Offer::Requests { cpus, nodes, shape, length },
+    ) = (subject, load)
     else {
         unreachable!("{load} is no load of a server of many CPUs")
     };

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::super::{Grid, GridCell, Offer, Subject};
-use super::Shown;
+use super::super::{Grid, GridCell, GridSubject, Offer};
+use super::ShownShape;
 
 /// What others are compared with: a thread for each queue, for ever.
 const BESIDE: &str = "threaded-busy-poll";
@@ -22,7 +22,7 @@ pub(in super::super) fn table(grid: &Grid, cells: &[GridCell]) -> String {
             head(&mut text, cpus, nodes).expect("a string takes everything");
         }
         let first = load.replace(cell.load) != Some(cell.load);
-        let shown = if first { Shown(shape).to_string() } else { String::new() };
+        let shown = if first { ShownShape(shape).to_string() } else { String::new() };
         let beside = cells.iter().find(|other| other.load == cell.load && other.mode == BESIDE);
         line(&mut text, &shown, cell, beside).expect("a string takes everything");
     }
@@ -103,7 +103,7 @@ fn figure(cell: &GridCell, name: &str) -> f64 {
 }
 
 fn closing(text: &mut String, grid: &Grid) -> fmt::Result {
-    let Subject::Server { machine, connections, full_rps, group, seeds } = &grid.subject else { return Ok(()) };
+    let GridSubject::Server { machine, connections, full_rps, group, seeds } = &grid.subject else { return Ok(()) };
     let fitted = machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
     writeln!(
         text,

@@ -1,4 +1,4 @@
-//! The part of a mode that is the program's, put into force from outside while a run lasts, as `napier run` does it.
+//! The part of a mode that is the program's, applied from outside while a run lasts, as `napier run` does it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,13 +18,13 @@ const LATER: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)]
 
 /// A mode's settings on a program's descriptors, those that it makes later too. They are as they were made when this goes.
 #[derive(Debug)]
-pub(crate) struct Forced {
+pub(crate) struct AppliedToProgram {
     over: Arc<AtomicBool>,
     said: Arc<Mutex<Vec<String>>>,
     watcher: Option<JoinHandle<()>>,
 }
 
-impl Forced {
+impl AppliedToProgram {
     /// Sets what is there, and goes on looking. `None` if the mode has nothing for programs.
     pub(super) fn on_program(root: u32, plan: &Plan) -> anyhow::Result<Option<Self>> {
         let settings = ProgramSettings::of(plan);
@@ -57,7 +57,7 @@ impl Forced {
     }
 }
 
-impl Drop for Forced {
+impl Drop for AppliedToProgram {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(watcher) = self.watcher.take() {

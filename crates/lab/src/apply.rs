@@ -1,4 +1,4 @@
-//! Plans put into force on the engine.
+//! Plans applied to the engine.
 
 use napier_core::control::plan::{Plan, Write, apply};
 use napier_runtime::device::DeviceHandle;
@@ -30,7 +30,7 @@ pub(crate) fn on_device(
 /// The group that the mode of that name makes.
 pub(crate) const GROUP: &str = "napier";
 
-/// Puts a mode into force. A group of CPUs polls all queues of the device, where that is the mode; `poller` says which processors it has.
+/// Applies a mode. A group of CPUs polls all queues of the device, where that is the mode; `poller` says which processors it has.
 pub(crate) fn mode_on_device(
     engine: &Engine,
     device: &DeviceHandle,

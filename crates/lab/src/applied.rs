@@ -7,7 +7,7 @@ pub use napier_runtime::device::Coalesce;
 use napier_runtime::device::{DeviceHandle, XdpInfo, XdpMode};
 
 /// What is in force, by name.
-pub type InForce = BTreeMap<String, String>;
+pub type Applied = BTreeMap<String, String>;
 
 /// Name of the coalescing among what is in force.
 pub const COALESCING: &str = "interrupt coalescing";
@@ -16,9 +16,9 @@ pub const XDP: &str = "AF_XDP";
 
 /// What is in force on a device.
 #[must_use]
-pub fn of(device: &DeviceHandle) -> InForce {
+pub fn of(device: &DeviceHandle) -> Applied {
     let coalesce = device.coalesce(0).unwrap_or_default();
-    let mut all = InForce::from([(COALESCING.to_owned(), coalescing(coalesce))]);
+    let mut all = Applied::from([(COALESCING.to_owned(), coalescing(coalesce))]);
     if let Some(info) = device.xdp_info() {
         all.insert(XDP.to_owned(), xdp(&info));
     }

@@ -1,4 +1,4 @@
-//! What somebody meant who mistyped a name.
+//! What was meant by a name that was mistyped.
 
 /// How alike two names have to be, from 0 to 1, before one is suggested for the other: clap's own bound for options.
 const ALIKE: f64 = 0.7;
