@@ -22,7 +22,7 @@
 #   - a part whose host says no or dies is given to another host at once (`parallel --retries`);
 #   - then files that are not whole are thrown away, and `napier sim merge` names the cells that are missing: these are asked for
 #     by name (`--cells`), divided among the hosts that still answer.
-# Standard error tells of each. Exit status: 0 = FILE is written; 1 = cells are missing, or nobody answers; 2 = wrong usage.
+# Standard error tells of each. Exit status: 0 = FILE is written; 1 = cells are missing, or no host answers; 2 = wrong usage.
 set -euo pipefail
 
 say() { printf 'sweep: %s\n' "$*" >&2; }
@@ -150,7 +150,7 @@ for ((round = 1; round <= rounds; round++)); do
   if merge; then
     break
   fi
-  find_hosts || { say "nobody answers"; exit 1; }
+  find_hosts || { say "no host answers"; exit 1; }
   ask_for_what_is_missing "$round"
 done
 if [ "$round" -gt "$rounds" ] && ! merge; then

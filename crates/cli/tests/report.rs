@@ -10,7 +10,6 @@ use common::{Folder, napier, said, text};
 use napier_testkit::skip;
 use serde_json::Value;
 
-
 fn has(folder: &Folder, name: &str) -> String {
     fs::read_to_string(folder.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }

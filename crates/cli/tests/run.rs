@@ -190,7 +190,7 @@ fn a_value_that_was_changed_meanwhile_is_left_and_said() {
     bench.server().netns().run(|| file.write("7777")).expect("entered").expect("written");
     assert_eq!(running.0.wait().expect("it ends").code(), Some(0));
     let said = said(&mut running);
-    assert_eq!(said.matches("somebody else changed it meanwhile").count(), 2, "{said}");
+    assert_eq!(said.matches("another program changed it meanwhile").count(), 2, "{said}");
     let napis = bench.napis();
     assert!(napis.as_array().expect("a list").iter().all(|napi| napi["gro-flush-timeout"] == 7777), "{napis}");
     assert!(bench.is_clean());

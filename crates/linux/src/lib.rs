@@ -11,7 +11,7 @@
 //! | [`process`] | programs that were not changed: started, found, and watched for descriptors to set | |
 //! | `descriptors` | descriptors of such programs, copied, read and set from outside | `pidfd_getfd(2)` |
 //! | `setting` | what every kind of setting can do: read, write, compare, name its command | |
-//! | `sink` | plans of all of these, put into force and taken back | `napier_core::control::plan` |
+//! | `sink` | plans of all of these, applied and taken back | `napier_core::control::plan` |
 //! | `netns` | a network namespace without a name | `namespaces(7)` |
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
 //! | [`ethtool`] | channels, rings, coalescing and offloads of an interface | `ethtool` netlink |

@@ -61,7 +61,7 @@ impl Netns {
             Err(_) if text.contains('/') => text.to_owned(),
             Err(_) => format!("/run/netns/{text}"),
         };
-        // A path may lead anywhere, such as to a pipe that nobody writes to.
+        // A path may lead anywhere, such as to a pipe without a writer.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let open = || {
             let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())?;

@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-/// `/proc/PID/stat`, as far as anybody asks for it.
+/// `/proc/PID/stat`, as far as it is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stat {
     pub(crate) name: String,

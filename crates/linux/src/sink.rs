@@ -14,7 +14,7 @@ use crate::netdev::{NapiGetError, NapiSetError};
 use crate::socket::SocketError;
 use crate::{KernelError, device, epoll, netdev, socket};
 
-/// Objects of the kernel that a plan is put into force on. Of a plan's writes each takes those that are for it.
+/// Objects of the kernel that a plan is applied to. Of a plan's writes each takes those that are for it.
 #[derive(Copy, Clone, Debug)]
 pub enum KernelSink<'a> {
     /// An interface in the namespace of the calling thread, and each of its instances.

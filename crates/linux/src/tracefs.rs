@@ -1,6 +1,6 @@
 //! Static tracepoints of the kernel, in an instance of our own (`tracefs`): what happened, in order.
 //!
-//! An instance has its own buffers and switches, so nobody else's tracing is touched. It is removed when its owner goes; what
+//! An instance has its own buffers and switches, so no other tracing is touched. It is removed when its owner goes; what
 //! a killed owner left is removed by the next one. Source: `Documentation/trace/ftrace.rst`, section "Instances".
 
 mod instance;
@@ -15,7 +15,6 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 pub use instance::remove_left;
 
 /// The former name of [`EventCounts`], for one version.
-#[doc(hidden)]
 #[deprecated(note = "it has another name")]
 pub use self::EventCounts as Seen;
 use instance::{made, remove_orphans, root};

@@ -117,7 +117,7 @@ macro_rules! skip {
 /// What [`skip!`] does.
 #[doc(hidden)]
 pub fn say_skipped(test: &dyn Display, why: Arguments<'_>) {
-    // A test without standard error has nobody to tell.
+    // A test without standard error has none to tell.
     let _ = std::io::stderr().write_all(notice(test, why).as_bytes());
 }
 

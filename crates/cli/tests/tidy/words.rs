@@ -66,8 +66,7 @@ fn a_word_of_the_table_would_be_found() {
     let table = "## Words\n\n| write | not |\n|---|---|\n| no thread | nobody, he (for threads) |\n| waits | comes by |\n\nnone, here\n";
     let banned = banned(table);
     assert_eq!(banned, ["nobody", "comes by"]);
-    let source =
-        "//! Nobody comes\n//! by: `nobody_else`.\nfn nobody() {} // nobody\nconst A: &str = \"nobody nobody -u nobody\";\n";
+    let source = "//! Nobody comes\n//! by: `nobody_else`.\nfn nobody() {} // nobody\nconst A: &str = \"nobody nobody -u nobody\";\n";
     assert_eq!(count(&said(source), &banned), 4);
     let changes = "# Changes\n\n## Unreleased\n\nNobody.\n\n## 0.1\n\nNobody.\n";
     assert_eq!(count(unreleased(changes), &banned), 1);

@@ -1,4 +1,4 @@
-//! Lines previewed, and put into force.
+//! Lines previewed and applied.
 
 use super::implied::implied;
 use super::journal::{Journal, JournalError};
@@ -68,7 +68,7 @@ pub enum ApplyError {
     Journal(#[from] JournalError),
 }
 
-/// Puts lines into force, in order, each noted first. What is there already is not written again.
+/// Applies lines in order, each noted first. What is there already is not written again.
 ///
 /// # Errors
 /// The first line that is refused, or reads as something else afterwards; what was changed until then is put back.
@@ -86,7 +86,7 @@ pub fn apply(lines: &[Line], journal: &mut Journal) -> Result<Vec<Entry>, NotApp
 /// What notes an entry before its change is made.
 pub(super) type Note<'a> = dyn FnMut(&Entry) -> Result<(), JournalError> + 'a;
 
-/// Puts one line into force, noted first; what it changed is added to `entries`, also if it is refused then. Where the interface
+/// Applies one line, noted first; what it changed is added to `entries`, also if it is refused then. Where the interface
 /// has a new instance in place of one that was changed, what the old one had is what is put back.
 ///
 /// # Errors
@@ -111,7 +111,7 @@ pub(super) fn apply_line(line: &Line, note: &mut Note<'_>, entries: &mut Vec<Ent
     line.key.write(&line.value).map_err(refused)?;
     match line.key.read().map_err(refused)? {
         Some(found) if !line.key.same(&found, &line.value) => {
-            // A driver that rounds: neither what was there nor what was wanted, so nobody would put it back later.
+            // A driver that rounds: neither what was there nor what was wanted, so it would not be put back later.
             let own = entries.last().and_then(|entry| entry.before.as_deref());
             let _ = own.map(|before| line.key.write(before));
             Err(refused(KeyError::ReadsAs { found }))

@@ -192,7 +192,7 @@ impl Journal {
 
     /// Ends it: everything is back as it was, or shall not be put back.
     pub fn close(self) {
-        // With the lock held, so that nobody takes it for a dead run's.
+        // With the lock held, so that no command takes it for a dead run's.
         let _ = std::fs::remove_file(&self.path);
     }
 

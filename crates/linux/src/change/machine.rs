@@ -109,7 +109,7 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 fn begin(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
     let socket = socket()?;
     bind(&socket, address)?;
-    // Nobody is let in: to be asked who has it, it has to listen.
+    // No connection is accepted: to be asked who has it, it has to listen.
     listen(&socket, 1024)?;
     Ok(socket)
 }

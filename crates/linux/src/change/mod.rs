@@ -56,6 +56,5 @@ pub use trial::{Trial, TrialEnd, confirm_all, is_remote, overdue};
 pub use undo::{Undone, undo};
 
 /// Former names, for one version.
-#[doc(hidden)]
 #[deprecated(note = "it has another name")]
 pub use {show::ChangeState as State, trial::TrialEnd as Outcome};

@@ -35,7 +35,7 @@ pub(super) fn make(folder: &Path) -> io::Result<()> {
     is_own(folder)
 }
 
-/// A journal is believed, so nobody but this user and root may put one into its folder.
+/// A journal is believed, so only this user and root may put one into its folder.
 pub(super) fn is_own(folder: &Path) -> io::Result<()> {
     let found = std::fs::metadata(folder)?;
     let owners = [0, rustix::process::geteuid().as_raw()];

@@ -17,7 +17,7 @@ pub(super) struct Contents {
     pub(super) header: Option<Header>,
     pub(super) entries: Vec<Entry>,
     /// Lines that cannot be read, but for one at the end that was not written whole: its change was not made. A file that was cut
-    /// counts as one, for nobody knows what was in the rest.
+    /// counts as one, for it is not known what was in the rest.
     pub(super) damaged: usize,
 }
 

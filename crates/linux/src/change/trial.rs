@@ -48,7 +48,7 @@ pub enum TrialEnd {
     Decided,
     /// Put back, as far as each journal says.
     PutBack(Vec<Recovered>),
-    /// Somebody changes the same things just now: try again.
+    /// Another command changes the same things just now: try again.
     Busy,
 }
 
@@ -100,7 +100,7 @@ impl Trial {
         &self.path
     }
 
-    /// Whether nobody has decided yet.
+    /// Whether it is not decided yet.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.path.exists()

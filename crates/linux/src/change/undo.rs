@@ -12,9 +12,9 @@ use crate::setting::KeyError;
 pub struct Undone {
     /// Put back.
     pub put_back: Vec<String>,
-    /// Left as they are, and why: somebody else changed them meanwhile, they are refused, or what they belong to is away.
+    /// Left as they are, and why: another program changed them meanwhile, they are refused, or what they belong to is away.
     pub left: Vec<String>,
-    /// Some of those were refused: whoever may, can still put them back.
+    /// Some of those were refused: a command that may can still put them back.
     pub is_refused: bool,
     /// How many of those are away: they are put back when they are there again.
     pub away: usize,
@@ -56,7 +56,7 @@ impl Undone {
             Err(KeyError::Gone(_)) if key.is_of_program() => {}
             Ok(Some(now)) if key.same(&now, before) => {}
             Ok(Some(now)) if !key.same(&now, after) && !or.as_ref().is_some_and(|or| key.same(&now, or)) => {
-                let why = "somebody else changed it meanwhile, so it is left";
+                let why = "another program changed it meanwhile, so it is left";
                 self.left.push(format!("{key} is {now}, not {after} as was written: {why}"));
             }
             Ok(_) => match key.write(before) {
@@ -92,7 +92,7 @@ impl Undone {
     }
 }
 
-/// Puts entries back, newest first. A value that is neither what was written nor what was there is somebody else's: it is left. What
+/// Puts entries back, newest first. A value that is neither what was written nor what was there is another program's: it is left. What
 /// programs have comes last: of descriptors that are noted by themselves more is known.
 #[must_use]
 pub fn undo(entries: &[Entry]) -> Undone {

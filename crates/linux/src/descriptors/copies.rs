@@ -98,7 +98,7 @@ fn hand<R: Send + 'static, F: Fn(usize, BorrowedFd<'_>) -> R + Send + Sync + 'st
                 Err(error) => Err(error),
                 Ok(copy) => {
                     let answer = (work.act)(at, copy.as_fd());
-                    // Its close may take its time: nobody waits for that.
+                    // Its close may take its time: no thread waits for that.
                     if rustix::net::sockopt::socket_linger(&copy).is_ok_and(|linger| linger.is_some()) {
                         let _ = sender.send((at, Ok(answer)));
                         continue;

@@ -44,7 +44,7 @@ const PEER: &str = "The other end of the pair sends with segmentation offload, a
 fn is_passed_by(facts: &Facts, device: &DeviceFacts) -> Option<(u64, u64)> {
     let window = facts.seen.get(device.name())?;
     let received = window.received.filter(|received| received.packets >= PACKETS_MIN)?;
-    // Polls of a name that several interfaces have are nobody's.
+    // Polls of a name that several interfaces have belong to none of them.
     let polls = window.polls.as_ref().filter(|polls| polls.instances <= device.instances().len());
     let taken = received.polled.or(polls.map(|polls| polls.work))?;
     (taken < received.packets / 2).then_some((received.packets, taken))
@@ -92,12 +92,13 @@ fn connections_without_instance(facts: &Facts, program: &Program) -> Option<Find
     let finding = Finding::new("connections-without-instance", Severity::Serious, what, why).of(device);
     Some(match is_veth(device) {
         true => finding.advice(PEER),
-        false => finding
-            .advice("Look whether packets are steered to other CPUs (RPS), or come by an interface without instances."),
+        false => finding.advice(
+            "Look whether packets are steered to other CPUs (RPS), or arrive at an interface without instances.",
+        ),
     })
 }
 
-/// Instances that the program's sockets receive from, or where that is not known those of the interfaces that its connections come by.
+/// Instances that the program's sockets receive from, or where that is not known those of the interfaces that its connections use.
 fn instances<'a>(facts: &'a Facts, program: &Program) -> Vec<(&'a DeviceFacts, &'a Instance)> {
     let of_sockets: Vec<_> = program.sockets.iter().filter_map(|socket| facts.instance(socket.napi_id?)).collect();
     if !of_sockets.is_empty() {
@@ -241,7 +242,7 @@ fn prefers_on_loopback(program: &Program) -> Option<Finding> {
         return None;
     }
     let what = format!(
-        "{} ({}) prefers busy polling, and all of its connections ({}) come by loopback.",
+        "{} ({}) prefers busy polling, and all of its connections ({}) use loopback.",
         program.name, program.pid, local.count
     );
     let why = "Loopback has no NAPI instance: a packet is received within the call that sends it. There is nothing to poll, and no mode acts.";

@@ -128,7 +128,7 @@ fn interrupts_on_isolated(facts: &Facts, device: &DeviceFacts) -> Option<Finding
     let numbers: Vec<String> = hit.iter().map(|(irq, _)| irq.number.to_string()).collect();
     let cpus = list(hit.iter().map(|(_, cpu)| *cpu).collect());
     let what = format!("Interrupts {} of {} are raised on isolated CPUs ({cpus}).", some(&numbers), device.name());
-    let why = "An isolated CPU has what is sent there and nothing else. Whoever polls or computes there is interrupted by each packet of \
+    let why = "An isolated CPU has what is sent there and nothing else. What polls or computes there is interrupted by each packet of \
                these queues, unless they are deferred.";
     let shared: Vec<u32> = places(facts, device).into_iter().filter(|cpu| !is_isolated(facts, *cpu)).collect();
     let lines = spread::irqs(device, &shared);

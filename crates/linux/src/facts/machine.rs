@@ -88,7 +88,7 @@ fn governor(root: &Root, name: &str) -> Option<Governor> {
 }
 
 /// The longest exit that the whole machine is allowed: by reading, the file shows what all who hold it open ask for together
-/// (`kernel/power/qos.c cpu_latency_qos_read`). `None`: it cannot be read; `Some(None)`: nobody asks.
+/// (`kernel/power/qos.c cpu_latency_qos_read`). `None`: it cannot be read; `Some(None)`: no program asks.
 fn latency_asked(root: &Root) -> Option<Option<u32>> {
     /// `include/linux/pm_qos.h PM_QOS_CPU_LATENCY_DEFAULT_VALUE`.
     const NOBODY_US: i32 = 2_000_000_000;

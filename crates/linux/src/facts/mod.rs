@@ -26,7 +26,6 @@ pub use losses::{Losses, Lost, Watched};
 pub use program::{namespace_of, program};
 
 /// Former names, for one version.
-#[doc(hidden)]
 #[deprecated(note = "it has another name")]
 pub use self::DeviceFacts as Device;
 use source::{Here, Source};
@@ -162,7 +161,7 @@ pub struct IdleState {
     pub exit_latency_us: u32,
     pub is_disabled: bool,
     /// The longest exit that its CPU is allowed by who asked for short ones: `/dev/cpu_dma_latency`,
-    /// `power/pm_qos_resume_latency_us`; `None` where nobody did, or it cannot be read.
+    /// `power/pm_qos_resume_latency_us`; `None` where it was not set, or it cannot be read.
     pub limit_us: Option<u32>,
 }
 
@@ -184,7 +183,7 @@ pub struct DeviceFacts {
     pub device: DeviceRef,
     /// The user named it.
     pub is_asked: bool,
-    /// A running napier has put a mode into force on it, and puts it back at its end.
+    /// A running napier has applied a mode to it, and puts it back at its end.
     pub is_held: bool,
     /// It is up.
     pub is_up: bool,

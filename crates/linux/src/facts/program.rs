@@ -56,7 +56,7 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
         unseen.push(format!("descriptors of {pid} beyond the first {DESCRIPTORS_MAX}"));
         found.truncate(DESCRIPTORS_MAX);
     }
-    // A copy has effects: each is there for these calls only, and its close keeps nobody waiting.
+    // A copy has effects: each is there for these calls only, and no thread waits for its close.
     let asked = found.iter().map(|(fd, kind)| Asked { process: process.clone(), fd: *fd, kind: *kind }).collect();
     let (wanted, places) = (found.clone(), Places::read());
     program.rings = rings(pid);

@@ -1,4 +1,4 @@
-//! Where facts come from: files below a root, and what the kernel answers. Another machine's can stand in for both.
+//! Where facts come from: files below a root, and what the kernel answers. Those of another machine can take the place of both.
 
 use std::collections::BTreeMap;
 use std::io;

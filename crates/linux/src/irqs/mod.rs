@@ -47,7 +47,7 @@ impl Irq {
         }
     }
 
-    /// Whether packets come by it.
+    /// Whether it is for packets.
     #[must_use]
     pub const fn receives(&self) -> bool {
         matches!(self.role, Role::Receive | Role::Both)

@@ -18,7 +18,7 @@ pub enum Role {
     Control,
 }
 
-/// Words of interrupts that no packet comes by, and drivers that use them: mlx5 `mlx5_async0`, mlx4 `mlx4-async`, ice and i40e
+/// Words of interrupts that are for no packets, and drivers that use them: mlx5 `mlx5_async0`, mlx4 `mlx4-async`, ice and i40e
 /// `:misc`, ena `ena-mgmnt`, gve `gve-mgmnt`, mana `mana_hwc`, virtio `-config` and `-control`, iavf `:mbx`, idpf `Mailbox`, octeontx2 `Mbox`, cxgb4
 /// `FWeventq`, bnx2x `-sp-`, vmxnet3 `-event`, enic `-err` and `-notify`, nfp `-lsc` and `-exn`, ixgbe `fdir`.
 const CONTROL: [&str; 29] = [

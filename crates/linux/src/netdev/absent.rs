@@ -40,7 +40,7 @@ pub fn why_no_instance(name: &str) -> String {
     })
 }
 
-/// Kinds of interfaces whose packets come by the interfaces below them. Source: `ip-link(8)`.
+/// Kinds of interfaces whose packets arrive at the interfaces below them. Source: `ip-link(8)`.
 pub(crate) const STACKED: [&str; 12] = [
     "bridge",
     "bond",
@@ -66,13 +66,13 @@ pub(crate) fn why(known: &Known) -> String {
     let Known { name, kind, driver, is_up, gro, has_xdp } = known;
     let why = match kind.as_deref() {
         Some("loopback") => "it is the loopback device, whose packets never pass an interrupt or a queue. No mode can be set there: take the \
-                             interface that the clients come by"
+                             interface that the clients use"
             .to_owned(),
         Some("tun") => "it is a TUN or TAP device: a program writes its packets, and no NAPI instance fetches them. Take the interface \
                         that they come to that program by"
             .to_owned(),
         Some(kind) if STACKED.contains(&kind) => format!(
-            "it is a {kind} interface: its packets come by the interfaces below it, and these have the instances. `ip link` shows \
+            "it is a {kind} interface: its packets arrive at the interfaces below it, and these have the instances. `ip link` shows \
              them; take one of these"
         ),
         _ if *is_up == Some(false) => format!("it is down: ip link set {name} up"),

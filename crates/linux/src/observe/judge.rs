@@ -132,7 +132,7 @@ impl Observation {
     }
 }
 
-/// What is to be said where no packets come to an interface, of a program with connections that come by others.
+/// What is to be said where no packets come to an interface, of a program with connections over others.
 #[must_use]
 pub fn elsewhere(device: &str, mode: &str, programs: &[Program]) -> Option<String> {
     let mut others: BTreeMap<&str, u32> = BTreeMap::new();
@@ -146,8 +146,8 @@ pub fn elsewhere(device: &str, mode: &str, programs: &[Program]) -> Option<Strin
     let names: Vec<&str> = others.keys().map(|name| if *name == "lo" { "loopback" } else { *name }).collect();
     let name = programs.first().map_or("the program", |program| program.name.as_str());
     let connections =
-        if count == 1 { "its connection comes".to_owned() } else { format!("its {count} connections come") };
-    Some(format!("{name}: {connections} by {}, and none by {device}: {mode} does not act on them", names.join(", ")))
+        if count == 1 { "its connection uses".to_owned() } else { format!("its {count} connections use") };
+    Some(format!("{name}: {connections} {}, and none uses {device}: {mode} does not act on them", names.join(", ")))
 }
 
 /// Judges a window.
@@ -211,7 +211,7 @@ fn acts(seen: &Evidence<'_>, verdict: &Observation) -> Acts {
         return Acts::No;
     }
     let Some(polls) = verdict.polls else {
-        // What is not reached cannot poll, whoever does.
+        // What is not reached cannot poll, whatever else does.
         let none = !verdict.unreached.is_empty() && verdict.connections.with_id == 0;
         return if none { Acts::No } else { Acts::Unknown };
     };

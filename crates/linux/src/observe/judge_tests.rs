@@ -153,7 +153,7 @@ fn connections_that_come_elsewhere_are_named() {
     };
     let said = |programs: &[Program]| elsewhere("eth0", "suspend20", programs);
     let told = said(&[of(&[("lo", 3)]), of(&[("eth1", 1)])]).expect("something");
-    assert_eq!(told, "srv: its 4 connections come by eth1, loopback, and none by eth0: suspend20 does not act on them");
+    assert_eq!(told, "srv: its 4 connections use eth1, loopback, and none uses eth0: suspend20 does not act on them");
     assert_eq!(said(&[of(&[("lo", 3), ("eth0", 1)])]), None);
     assert_eq!((said(&[of(&[])]), said(&[])), (None, None));
 }

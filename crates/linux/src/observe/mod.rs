@@ -1,4 +1,4 @@
-//! What happens to packets while somebody looks: how many came to an interface, how many of them its NAPI instances took, who polled,
+//! What happens to packets during a look: how many came to an interface, how many of them its NAPI instances took, who polled,
 //! and what the threads of a program wait in. What was set is in [`crate::facts`]; this is whether it acts.
 //!
 //! | module | holds | source |
@@ -29,7 +29,6 @@ pub use reach::{Needs, Unreached, unreached};
 pub use waits::{How, Waits};
 
 /// Former names, for one version.
-#[doc(hidden)]
 #[deprecated(note = "it has another name")]
 pub use {
     self::WindowCounts as Window,

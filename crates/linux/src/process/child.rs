@@ -40,7 +40,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it. The calling process waits for all of its children from now on, whoever started them; signals that it has taken
+    /// Starts it. The calling process waits for all of its children from now on, whichever process started them; signals that it has taken
     /// are not taken in the program.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Program {
     /// Sends a signal to the process that was started or, if that has ended, to all that it left.
     pub fn signal(&self, number: i32) {
         if self.ended.is_none() {
-            // Until it is waited for, nobody else gets its number.
+            // Until it is waited for, no other process gets its number.
             let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
             if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(number)) {
                 let _ = rustix::process::kill_process(pid, signal);

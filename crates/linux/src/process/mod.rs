@@ -35,7 +35,6 @@ pub use tree::descendants;
 pub use watcher::{Roots, Scan, Watcher};
 
 /// Former names, for one version.
-#[doc(hidden)]
 #[deprecated(note = "it has another name")]
 pub use strict::HeldCall as Held;
 

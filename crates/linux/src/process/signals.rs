@@ -55,7 +55,7 @@ pub enum SignalSeen {
 }
 
 impl Signals {
-    /// Takes them from the calling thread, which has to be the only one, for good; but for those that whoever started this
+    /// Takes them from the calling thread, which has to be the only one, for good; but for those that the process that started this
     /// process had it ignore (`nohup`, `&` in a script), which the program ignores too.
     ///
     /// # Errors

@@ -191,7 +191,7 @@ impl Watcher {
         (self.epolls_set, self.sockets_set)
     }
 
-    /// Epoll descriptors that are there, whoever set them.
+    /// Epoll descriptors that are there, whichever process set them.
     #[must_use]
     pub fn epolls(&self) -> usize {
         self.watched.values().map(|watched| watched.epolls.len()).sum()

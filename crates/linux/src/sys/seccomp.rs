@@ -119,7 +119,7 @@ fn install(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else has it.
+    // SAFETY: the descriptor is new, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -229,6 +229,6 @@ pub(crate) fn socket_as(user: u32, group: u32, domain: i32, kind: i32, protocol:
     if fd < 0 {
         return Err(error);
     }
-    // SAFETY: the descriptor is new, and nobody else has it.
+    // SAFETY: the descriptor is new, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -16,7 +16,7 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-/// Whether this process ignores a signal, as it does from the start if whoever started it did.
+/// Whether this process ignores a signal, as it does from the start if the process that started it did.
 pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is set; what is in force is written to `now`, which has room for it.
@@ -30,7 +30,7 @@ pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
 /// Blocks signals for the calling thread and those that it starts, and makes the descriptor that they come through. With what was
 /// blocked before.
 pub(crate) fn take(signals: &[libc::c_int]) -> io::Result<(OwnedFd, Mask)> {
-    // Where whoever started this process ignores the end of children, the kernel tells of none.
+    // Where the process that started this one ignores the end of children, the kernel tells of none.
     // SAFETY: the default is no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
@@ -53,7 +53,7 @@ pub(crate) fn take(signals: &[libc::c_int]) -> io::Result<(OwnedFd, Mask)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else has it.
+    // SAFETY: the descriptor is new, and nothing else has it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: it was a set before the call wrote one to it.
     Ok((fd, Mask(unsafe { before.assume_init() })))

@@ -10,7 +10,7 @@ pub(crate) fn cpu_of(queue: u32, cpus: &[u32]) -> Option<u32> {
 }
 
 /// Each interrupt of a queue with its CPU. Those of one queue go together, whatever their order is; those whose queue is not known are
-/// dealt by their order, each role by itself. Interrupts that no packet comes by are left out.
+/// dealt by their order, each role by itself. Interrupts that are for no packets are left out.
 pub(crate) fn irqs<'a>(device: &'a DeviceFacts, cpus: &[u32]) -> Vec<(&'a Irq, u32)> {
     let mut unknown = [0_u32; 3];
     let of = |irq: &'a Irq| {
