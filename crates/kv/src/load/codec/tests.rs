@@ -22,7 +22,7 @@ fn what_a_client_writes_the_server_answers_and_the_client_reads_wherever_it_is_c
         for expected in [Reply::Missing, Reply::Stored, Reply::Value { flags, value: &genuine }] {
             let (bytes, reply) = read_reply(format, rest).unwrap().expect("it has come whole");
             assert_eq!(reply, expected, "{format}");
-            let verdict = if expected == Reply::Missing { Verdict::Missing } else { Verdict::Right };
+            let verdict = if expected == Reply::Missing { ReplyVerdict::Missing } else { ReplyVerdict::Right };
             assert_eq!(reply.verdict(b"key", expected == Reply::Stored), verdict);
             for cut in 0..bytes {
                 assert_eq!(read_reply(format, &rest[..cut]), Ok(None), "{format} cut at {cut}");
@@ -38,13 +38,13 @@ fn a_value_of_another_key_or_a_reply_of_another_kind_is_wrong() {
     let mut value = [0; 20];
     let flags = Some(value::fill_value(b"key", &mut value));
     let reply = Reply::Value { flags, value: &value };
-    assert_eq!(reply.verdict(b"key", false), Verdict::Right);
-    assert_eq!(reply.verdict(b"other", false), Verdict::Wrong);
-    assert_eq!(reply.verdict(b"key", true), Verdict::Wrong);
-    assert_eq!(Reply::Value { flags, value: &value[..19] }.verdict(b"key", false), Verdict::Wrong);
-    assert_eq!(Reply::Stored.verdict(b"key", false), Verdict::Wrong);
-    assert_eq!(Reply::Missing.verdict(b"key", true), Verdict::Wrong);
-    assert_eq!(Reply::Refused.verdict(b"key", false), Verdict::Refused);
+    assert_eq!(reply.verdict(b"key", false), ReplyVerdict::Right);
+    assert_eq!(reply.verdict(b"other", false), ReplyVerdict::Wrong);
+    assert_eq!(reply.verdict(b"key", true), ReplyVerdict::Wrong);
+    assert_eq!(Reply::Value { flags, value: &value[..19] }.verdict(b"key", false), ReplyVerdict::Wrong);
+    assert_eq!(Reply::Stored.verdict(b"key", false), ReplyVerdict::Wrong);
+    assert_eq!(Reply::Missing.verdict(b"key", true), ReplyVerdict::Wrong);
+    assert_eq!(Reply::Refused.verdict(b"key", false), ReplyVerdict::Refused);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::load::codec::{Format, Reply, Request, Verdict, read_datagram};
+use crate::load::codec::{Format, Reply, ReplyVerdict, Request, read_datagram};
 use crate::session::Server;
 use crate::{KEY_BYTES_MAX, value_bytes_max};
 
@@ -61,10 +61,10 @@ fn a_client_gets_what_it_set() {
             _ => (reply.verdict(b"key", value_bytes.is_some()), 0),
         }
     };
-    assert_eq!(ask(None), (Verdict::Missing, 0));
+    assert_eq!(ask(None), (ReplyVerdict::Missing, 0));
     for value_bytes in [0, 1, 8, 300, value_bytes_max(3)] {
-        assert_eq!(ask(Some(value_bytes)), (Verdict::Right, 0));
-        assert_eq!(ask(None), (Verdict::Right, value_bytes));
+        assert_eq!(ask(Some(value_bytes)), (ReplyVerdict::Right, 0));
+        assert_eq!(ask(None), (ReplyVerdict::Right, value_bytes));
     }
 }
 
