@@ -1,6 +1,6 @@
 //! Figures that threads add to while others read them: what is counted is listed once.
 //!
-//! [`counters!`](crate::counters) makes of one list of fields the struct whose fields threads add to and the struct that
+//! [`counters!`](macro@crate::counters) makes of one list of fields the struct whose fields threads add to and the struct that
 //! a reader gets, with the reading, the writing down and the difference of two readings.
 
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -78,6 +78,12 @@ impl<I: Index> Indices<I> {
         self.published
     }
 
+    /// On the side that empties: no slot is filled, as far as is known.
+    #[inline]
+    pub(crate) fn is_level(&self) -> bool {
+        self.next == self.seen
+    }
+
     /// Ends with the next slot.
     #[inline]
     pub(crate) fn step(&mut self) -> I {

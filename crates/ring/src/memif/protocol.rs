@@ -238,13 +238,13 @@ impl<M: RingMemory> Follower<M> {
     /// The oldest waiting slot.
     #[inline]
     pub(crate) fn next(&self) -> Option<u16> {
-        (self.waiting() > 0).then_some(self.tail())
+        (!self.tail.is_level()).then_some(self.tail.next())
     }
 
     /// Ends with the slot that `next` told.
     #[inline]
     pub(crate) fn answer(&mut self) {
-        assert_ne!(self.waiting(), 0, "answered a slot that was not offered");
+        assert!(!self.tail.is_level(), "answered a slot that was not offered");
         self.tail.step();
     }
 

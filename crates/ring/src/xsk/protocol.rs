@@ -141,7 +141,7 @@ impl<M: XskMemory> Consumer<M> {
     /// The oldest waiting slot, which is read by this.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
-        if self.waiting() == 0 {
+        if self.indices.is_level() {
             return None;
         }
         Some(self.indices.step())

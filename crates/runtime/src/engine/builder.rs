@@ -50,7 +50,7 @@ pub struct EngineBuilder {
     worker_cpus: Vec<usize>,
     busy_poll: u32,
     busy_read: u32,
-    dry_runs: bool,
+    cache_warming: bool,
     journal: Option<usize>,
 }
 
@@ -63,14 +63,14 @@ impl EngineBuilder {
             worker_cpus: Vec::new(),
             busy_poll: 0,
             busy_read: 0,
-            dry_runs: true,
+            cache_warming: true,
             journal: None,
         }
     }
 
     /// The processors that run softirqs, each by a thread that is pinned there. If none is named, there is one thread for
-    /// each that this process may use, and the system moves them where there is room: several engines do not stand in each
-    /// other's way on the first processor.
+    /// each that this process may use, and the system moves them where there is room: several engines do not compete for the
+    /// first processor.
     pub fn softirq_cpus(mut self, cpus: &[usize]) -> Self {
         self.softirq_cpus = cpus.to_vec();
         self
@@ -106,11 +106,18 @@ impl EngineBuilder {
         self
     }
 
-    /// Whether groups send a packet that came before on its way again now and then while nothing comes, so that the next one finds
-    /// the path in the caches (default yes). It ends before the socket, and is counted nowhere.
-    pub fn dry_runs(mut self, dry_runs: bool) -> Self {
-        self.dry_runs = dry_runs;
+    /// Whether groups keep the receive path warm in the caches (default yes): while nothing comes they send a packet that came
+    /// before on its way again now and then, so that the next one finds the path there. It ends before the socket, and is
+    /// counted nowhere.
+    pub fn cache_warming(mut self, cache_warming: bool) -> Self {
+        self.cache_warming = cache_warming;
         self
+    }
+
+    /// As [`cache_warming`](Self::cache_warming).
+    #[deprecated(note = "it is `cache_warming`")]
+    pub fn dry_runs(self, dry_runs: bool) -> Self {
+        self.cache_warming(dry_runs)
     }
 
     /// Keeps a [`journal`](crate::journal) of at most `records_max` records, about 100 bytes each (default none). The
@@ -137,7 +144,7 @@ impl EngineBuilder {
             pinned,
             sysctl: Sysctls::new(self.busy_poll, self.busy_read),
             workers: self.workers,
-            dry_runs: self.dry_runs,
+            dry_runs: self.cache_warming,
             worker_cpus,
             thread_cpus,
             records_max: self.journal,

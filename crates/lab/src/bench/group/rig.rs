@@ -60,7 +60,7 @@ impl Rig {
 
     /// One link that a group polls on a CPU, with dry runs or without.
     pub(super) fn with_dry_runs(dry_runs: bool, cpu: usize, own_cpu: usize) -> anyhow::Result<Self> {
-        let engine = engine_on(&[cpu], &[own_cpu]).dry_runs(dry_runs).start()?;
+        let engine = engine_on(&[cpu], &[own_cpu]).cache_warming(dry_runs).start()?;
         Self::on(engine, 1, RigPoller::Group(GroupSettings::default()), &[cpu], own_cpu)
     }
 
