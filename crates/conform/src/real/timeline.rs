@@ -106,11 +106,9 @@ pub(crate) fn run(
         for (at, deed) in deeds(scenario) {
             until(window.start_ns + at.ns);
             pace.wait_for(at);
-            let looked_ns = pace.now_ns();
-            if let (Some((expected, seen)), Deed::Look(_, line) | Deed::LookTx(_, line)) = (act(deed)?, deed)
-                && let Some(at) = window.place(looked_ns)
-            {
-                failures.push(Seen { at, event: Event::CheckFailed { line, expected, seen } });
+            let looked_at = window.place(pace.now_ns()).unwrap_or(Instant::from_ns(window.end_ns - window.start_ns));
+            if let (Some((expected, seen)), Deed::Look(_, line) | Deed::LookTx(_, line)) = (act(deed)?, deed) {
+                failures.push(Seen { at: looked_at, event: Event::CheckFailed { line, expected, seen } });
             }
             let late = Span::from_ns(pace.now_ns() - window.start_ns - at.ns);
             notes.lock().expect("no panic while held").was_late(at, late);

@@ -53,34 +53,7 @@ pub(crate) struct K {
     pub(crate) level: Level,
 }
 
-/// Waits until the machine has done what was asked.
-pub(crate) struct Ask<'a> {
-    vm: &'a Vm,
-    request: Option<CtxRequest>,
-}
-
-impl Future for Ask<'_> {
-    type Output = ();
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        match self.request.take() {
-            // Polled again only when it has been done.
-            None => Poll::Ready(()),
-            request => {
-                self.vm.request.set(request);
-                Poll::Pending
-            }
-        }
-    }
-}
-
 impl K {
-    /// What an iteration costs that polls nothing; never nothing, so that a loop of them ends.
-    pub(crate) async fn spin_pause(&self) {
-        self.work(Work::SpinPause).await;
-    }
-
     pub(crate) fn new(vm: Rc<Vm>, me: CtxId, level: Level) -> Self {
         let at = vm.w().ctxs[me].cpu.clone();
         Self { vm, me, at, level }
@@ -137,6 +110,11 @@ impl K {
         self.work(Work::Op).await;
     }
 
+    /// What an iteration costs that polls nothing; never nothing, so that a loop of them ends.
+    pub(crate) async fn spin_pause(&self) {
+        self.work(Work::SpinPause).await;
+    }
+
     /// Sleeps until woken or until the deadline. Nothing happens between the caller's last look and the sleep.
     pub(crate) async fn block(&self, until: Deadline) {
         debug_assert!(self.level == Level::Task, "only a thread sleeps");
@@ -186,5 +164,27 @@ impl K {
     /// Other threads may run again.
     pub(crate) fn preempt_on(&self) {
         self.w().ctxs[self.me].preempt_off -= 1;
+    }
+}
+
+/// Waits until the machine has done what was asked.
+pub(crate) struct Ask<'a> {
+    vm: &'a Vm,
+    request: Option<CtxRequest>,
+}
+
+impl Future for Ask<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match self.request.take() {
+            // Polled again only when it has been done.
+            None => Poll::Ready(()),
+            request => {
+                self.vm.request.set(request);
+                Poll::Pending
+            }
+        }
     }
 }

@@ -49,9 +49,7 @@ impl World {
             fail_thread_in: 0,
         }
     }
-}
 
-impl World {
     /// The flows begin: at a rate as if they had been asking for ever, else spread over a millisecond.
     pub(crate) fn begin_bulk(&mut self, mut streams: BulkFlows) {
         for flow in 0..streams.flows.len() {

@@ -5,7 +5,7 @@ use napier_core::time::Instant;
 use crate::machine::cpu::Cpus;
 use crate::machine::sim::event::CtxId;
 
-/// What is kept of a story while it runs.
+/// What is kept of a run while it goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Stretches {
     pub(crate) ran: Vec<(usize, CtxId, Instant, Instant)>,

@@ -139,52 +139,6 @@ pub(crate) fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize
 }
 
 impl Devices {
-    /// One attempt; a prefer poller that loses leaves its mark.
-    pub(crate) fn try_busy_acquire(&mut self, napi: usize, prefer: bool, me: usize) -> bool {
-        if self.transition_if(napi, State::busy_acquire) {
-            self.own(napi, NapiOwner::Ctx(me));
-            return true;
-        }
-        if prefer {
-            self.transition(napi, |word| (word.busy_contended(), ()));
-        }
-        false
-    }
-
-    /// The driver's poll begins: by the owner alone, and never twice at once.
-    pub(crate) fn enter_poll(&mut self, napi: usize, me: CtxId) {
-        let n = &mut self.napis[napi];
-        let wrong = if let Some(other) = n.polling {
-            Some(format!("polled by context {me} while {other} polls"))
-        } else if !n.word.contains(State::SCHED) {
-            Some("polled without an owner".to_owned())
-        } else if n.word.contains(State::NPSVC) {
-            Some("polled while disabled".to_owned())
-        } else {
-            None
-        };
-        n.polling = Some(me);
-        if let Some(wrong) = wrong {
-            let name = self.napi_name(napi);
-            self.fail(format!("{name}: {wrong}"));
-        }
-    }
-
-    /// The driver's poll ends.
-    pub(crate) fn leave_poll(&mut self, napi: usize, me: CtxId) {
-        let n = &mut self.napis[napi];
-        if n.polling.take() != Some(me) && n.quirk == Quirk::None {
-            let name = self.napi_name(napi);
-            self.fail(format!("{name}: a poll ended that had not begun"));
-        }
-    }
-
-    /// The releasing context has armed or unmasked, or will do neither.
-    pub(crate) fn finished(&mut self, napi: usize) {
-        self.napis[napi].finishing -= 1;
-        self.touch(napi);
-    }
-
     /// Applies a rule to the word, in one step.
     #[inline]
     pub(crate) fn transition<R>(&mut self, napi: usize, rule: impl FnOnce(State) -> (State, R)) -> R {
@@ -245,6 +199,18 @@ impl Devices {
         self.touch(napi);
     }
 
+    /// One attempt; a prefer poller that loses leaves its mark.
+    pub(crate) fn try_busy_acquire(&mut self, napi: usize, prefer: bool, me: usize) -> bool {
+        if self.transition_if(napi, State::busy_acquire) {
+            self.own(napi, NapiOwner::Ctx(me));
+            return true;
+        }
+        if prefer {
+            self.transition(napi, |word| (word.busy_contended(), ()));
+        }
+        false
+    }
+
     /// `device/queue`.
     pub(crate) fn napi_name(&self, napi: usize) -> String {
         let n = &self.napis[napi];
@@ -291,5 +257,39 @@ impl Devices {
         }
         self.cpus[timer.cpu].hard_queue.push_back(HardIrq::Timer { napi, generation });
         Some(timer.cpu)
+    }
+
+    /// The driver's poll begins: by the owner alone, and never twice at once.
+    pub(crate) fn enter_poll(&mut self, napi: usize, me: CtxId) {
+        let n = &mut self.napis[napi];
+        let wrong = if let Some(other) = n.polling {
+            Some(format!("polled by context {me} while {other} polls"))
+        } else if !n.word.contains(State::SCHED) {
+            Some("polled without an owner".to_owned())
+        } else if n.word.contains(State::NPSVC) {
+            Some("polled while disabled".to_owned())
+        } else {
+            None
+        };
+        n.polling = Some(me);
+        if let Some(wrong) = wrong {
+            let name = self.napi_name(napi);
+            self.fail(format!("{name}: {wrong}"));
+        }
+    }
+
+    /// The driver's poll ends.
+    pub(crate) fn leave_poll(&mut self, napi: usize, me: CtxId) {
+        let n = &mut self.napis[napi];
+        if n.polling.take() != Some(me) && n.quirk == Quirk::None {
+            let name = self.napi_name(napi);
+            self.fail(format!("{name}: a poll ended that had not begun"));
+        }
+    }
+
+    /// The releasing context has armed or unmasked, or will do neither.
+    pub(crate) fn finished(&mut self, napi: usize) {
+        self.napis[napi].finishing -= 1;
+        self.touch(napi);
     }
 }

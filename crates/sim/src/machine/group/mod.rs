@@ -24,12 +24,6 @@ pub(crate) struct Grouped {
 
 stands_on!(Grouped, Outbound);
 
-impl Grouped {
-    pub(crate) fn new(below: Outbound) -> Self {
-        Self { below, groups: Groups::default() }
-    }
-}
-
 /// Other threads of a CPU wait at most this long for a group's thread that would not be preempted.
 pub(crate) const GIVE_WAY: Span = Span::from_ms(1);
 
@@ -178,6 +172,10 @@ pub(crate) fn add_groups(w: &mut Grouped, machine: &Machine) {
 }
 
 impl Grouped {
+    pub(crate) fn new(below: Outbound) -> Self {
+        Self { below, groups: Groups::default() }
+    }
+
     /// Settings as the table has them, which may have changed with the number of CPUs.
     pub(crate) fn keep_settings(&mut self, group: usize, name: &str) {
         let at = self.groups.table.find(name).expect("it was there a moment ago");

@@ -32,9 +32,7 @@ impl Peers {
     pub(crate) fn new(below: Grouped) -> Self {
         Self { below, asking: None, rpc: None, bulk: None }
     }
-}
 
-impl Peers {
     /// What those do who send to the machine, in runs for figures.
     pub(crate) fn on_traffic(&mut self, event: Ev) {
         match event {

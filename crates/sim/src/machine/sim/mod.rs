@@ -39,6 +39,12 @@ pub(crate) struct Sim {
     instant: (Instant, u64),
 }
 
+/// Steps at one instant after which time is taken to stand still.
+pub(crate) const STEPS_PER_INSTANT_MAX: u64 = 1_000_000;
+
+/// What a law says of a run that breaks it.
+pub(crate) type LawResult = Result<(), String>;
+
 impl Sim {
     pub(crate) fn new(machine: &Machine, options: &Options) -> Self {
         let rng = |on: bool, name: &str| on.then(|| napier_rng::stream(machine.seed, name));
@@ -61,28 +67,15 @@ impl Sim {
             instant: (Instant::ZERO, 0),
         }
     }
-}
 
-/// Steps at one instant after which time is taken to stand still.
-pub(crate) const STEPS_PER_INSTANT_MAX: u64 = 1_000_000;
-
-/// What a law says of a run that breaks it.
-pub(crate) type LawResult = Result<(), String>;
-
-impl Sim {
-    /// Something is broken, or the run took too many steps.
-    pub(crate) fn is_over(&self) -> bool {
-        self.broken.is_some() || self.steps > self.steps_max
+    /// The current jiffy.
+    pub(crate) fn jiffy(&self) -> u64 {
+        self.now.ns / (1_000_000_000 / u64::from(self.hz))
     }
 
-    /// Counts a step; too many at one instant are a loop without an end.
-    pub(crate) fn count_step(&mut self) {
-        self.steps += 1;
-        if self.now != self.instant.0 {
-            self.instant = (self.now, self.steps);
-        } else if self.steps - self.instant.1 > STEPS_PER_INSTANT_MAX {
-            self.fail("time stands still".to_owned());
-        }
+    /// A point in time as seen by the rules: now.
+    pub(crate) fn after(&self, span: Span) -> Deadline {
+        Deadline::after(self.now, span)
     }
 
     /// Pushes an event; [`Deadline::NEVER`] is dropped.
@@ -92,23 +85,45 @@ impl Sim {
         }
     }
 
-    /// What must hold at the end of every run for figures, if nothing is broken yet.
-    pub(crate) fn must(&mut self, held: LawResult) {
-        if let Err(why) = held
-            && self.broken.is_none()
-        {
-            self.fail(why);
+    pub(crate) fn push_at(&mut self, at: Instant, event: Ev) {
+        self.seq += 1;
+        self.heap.push(Reverse(Queued { at_ns: at.ns, seq: self.seq, event }));
+    }
+
+    pub(crate) fn next_event_at(&self) -> Instant {
+        self.heap.peek().map_or(Instant::from_ns(u64::MAX), |Reverse(queued)| Instant::from_ns(queued.at_ns))
+    }
+
+    /// Takes the next event up to `until` and moves the clock to it.
+    pub(crate) fn pop_event(&mut self, until: Instant) -> Option<Ev> {
+        if self.next_event_at() > until {
+            return None;
+        }
+        let Reverse(queued) = self.heap.pop()?;
+        assert!(queued.at_ns >= self.now.ns, "time does not go back");
+        self.now = Instant::from_ns(queued.at_ns);
+        Some(queued.event)
+    }
+
+    /// A cost as it turns out this time.
+    #[inline]
+    pub(crate) fn jittered(&mut self, span: Span) -> u64 {
+        match &mut self.jitter {
+            // 0.25 to 2 times, so that steps of different CPUs overtake each other.
+            Some(rng) if span.ns > 0 => (span.ns * u64::from(rng.random_range(64_u32..512))).div_ceil(256),
+            _ => span.ns,
         }
     }
 
-    /// A point in time as seen by the rules: now.
-    pub(crate) fn after(&self, span: Span) -> Deadline {
-        Deadline::after(self.now, span)
+    /// How late an interrupt is.
+    pub(crate) fn irq_delay(&mut self) -> Span {
+        let Some(rng) = &mut self.late_irqs else { return Span::ZERO };
+        if rng.random_range(0..8_u32) == 0 { Span::from_ns(rng.random_range(0..20_000)) } else { Span::ZERO }
     }
 
-    /// The current jiffy.
-    pub(crate) fn jiffy(&self) -> u64 {
-        self.now.ns / (1_000_000_000 / u64::from(self.hz))
+    /// Asks the late-interrupt stream for one more, spurious, interrupt.
+    pub(crate) fn spurious(&mut self) -> bool {
+        self.late_irqs.as_mut().is_some_and(|rng| rng.random_range(0..16_u32) == 0)
     }
 
     /// Logs what happened.
@@ -137,44 +152,27 @@ impl Sim {
         self.broken.get_or_insert_with(|| format!("at {:.3} us: {why}", at as f64 / 1000.0));
     }
 
-    /// A cost as it turns out this time.
-    #[inline]
-    pub(crate) fn jittered(&mut self, span: Span) -> u64 {
-        match &mut self.jitter {
-            // 0.25 to 2 times, so that steps of different CPUs overtake each other.
-            Some(rng) if span.ns > 0 => (span.ns * u64::from(rng.random_range(64_u32..512))).div_ceil(256),
-            _ => span.ns,
+    /// What must hold at the end of every run for figures, if nothing is broken yet.
+    pub(crate) fn must(&mut self, held: LawResult) {
+        if let Err(why) = held
+            && self.broken.is_none()
+        {
+            self.fail(why);
         }
     }
 
-    /// How late an interrupt is.
-    pub(crate) fn irq_delay(&mut self) -> Span {
-        let Some(rng) = &mut self.late_irqs else { return Span::ZERO };
-        if rng.random_range(0..8_u32) == 0 { Span::from_ns(rng.random_range(0..20_000)) } else { Span::ZERO }
-    }
-
-    /// Asks the late-interrupt stream for one more, spurious, interrupt.
-    pub(crate) fn spurious(&mut self) -> bool {
-        self.late_irqs.as_mut().is_some_and(|rng| rng.random_range(0..16_u32) == 0)
-    }
-
-    pub(crate) fn push_at(&mut self, at: Instant, event: Ev) {
-        self.seq += 1;
-        self.heap.push(Reverse(Queued { at_ns: at.ns, seq: self.seq, event }));
-    }
-
-    pub(crate) fn next_event_at(&self) -> Instant {
-        self.heap.peek().map_or(Instant::from_ns(u64::MAX), |Reverse(queued)| Instant::from_ns(queued.at_ns))
-    }
-
-    /// Takes the next event up to `until` and moves the clock to it.
-    pub(crate) fn pop_event(&mut self, until: Instant) -> Option<Ev> {
-        if self.next_event_at() > until {
-            return None;
+    /// Counts a step; too many at one instant are a loop without an end.
+    pub(crate) fn count_step(&mut self) {
+        self.steps += 1;
+        if self.now != self.instant.0 {
+            self.instant = (self.now, self.steps);
+        } else if self.steps - self.instant.1 > STEPS_PER_INSTANT_MAX {
+            self.fail("time stands still".to_owned());
         }
-        let Reverse(queued) = self.heap.pop()?;
-        assert!(queued.at_ns >= self.now.ns, "time does not go back");
-        self.now = Instant::from_ns(queued.at_ns);
-        Some(queued.event)
+    }
+
+    /// Something is broken, or the run took too many steps.
+    pub(crate) fn is_over(&self) -> bool {
+        self.broken.is_some() || self.steps > self.steps_max
     }
 }

@@ -38,12 +38,6 @@ pub(crate) struct Outbound {
 
 stands_on!(Outbound, Network);
 
-impl Outbound {
-    pub(crate) fn new(below: Network) -> Self {
-        Self { below, tx: Tx::default() }
-    }
-}
-
 pub(crate) fn cpu_ix(cpu: usize) -> CpuIx {
     CpuIx(cpu as u16)
 }
@@ -222,6 +216,10 @@ pub(crate) struct Tx {
 }
 
 impl Outbound {
+    pub(crate) fn new(below: Network) -> Self {
+        Self { below, tx: Tx::default() }
+    }
+
     /// A discipline, to be checked after this step.
     pub(crate) fn qd(&mut self, qd: usize) -> &mut Qd {
         if !self.tx.dirty.contains(&qd) {
