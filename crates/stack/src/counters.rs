@@ -1,9 +1,10 @@
 //! The counters of a name space, with the names that `nstat` prints where the kernel has the same counter.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use napier_core::metric::{Kind, Metric, Unit};
+use napier_sys::current;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $field:ident $variant:ident $name:literal $($falls:ident)?;)*) => {
@@ -296,14 +297,6 @@ pub(super) struct Counters([Set; SETS]);
 #[repr(align(128))]
 struct Set([AtomicU64; COUNT]);
 
-/// The next thread's set.
-static NEXT_SET: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    // Relaxed: only spreads threads over sets.
-    static SET: usize = NEXT_SET.fetch_add(1, Ordering::Relaxed) % SETS;
-}
-
 impl Counters {
     pub(super) fn new() -> Self {
         Self([const { Set([const { AtomicU64::new(0) }; COUNT]) }; SETS])
@@ -312,7 +305,7 @@ impl Counters {
     /// Adds to a counter from any thread.
     #[inline]
     pub(super) fn add(&self, counter: Counter, n: u64) {
-        let set = SET.with(|set| *set);
+        let set = current::number() as usize % SETS;
         // Relaxed: a counter orders nothing.
         self.0[set].0[counter as usize].fetch_add(n, Ordering::Relaxed);
     }

@@ -11,7 +11,12 @@ use napier_core::time::{Deadline, Instant};
 use rustix::fd::OwnedFd;
 
 /// The engine, as far as sockets and event contexts know it.
-pub trait Host: Send + Sync {
+pub trait Host: Settings + Busy + Wait + Lifetime {}
+
+impl<T: Settings + Busy + Wait + Lifetime> Host for T {}
+
+/// What is asked when a socket or an event context is made or set up, and when a call begins.
+pub trait Settings: Send + Sync {
     /// `net.core.busy_read` in µs: the busy time of new sockets.
     fn sysctl_busy_read(&self) -> u32;
     /// `net.core.busy_poll` in µs: the busy time of event contexts without one of their own; 0 = off.
@@ -20,29 +25,10 @@ pub trait Host: Send + Sync {
     fn first_napi_id(&self) -> u32;
     /// Whether the process may do what needs `CAP_NET_ADMIN`.
     fn cap_net_admin(&self) -> bool;
-    /// Tells `dependant` when the engine ends.
-    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
-        let _ = dependant;
-    }
-    /// The calling thread begins to work for the engine, under this name.
-    fn thread_begins(&self, name: &str) {
-        let _ = name;
-    }
-    /// The calling thread has woken up or is about to sleep, and may do what somebody else is kept from doing.
-    fn oversee(&self, now: Instant) {
-        let _ = now;
-    }
-    /// The calling thread, which holds nothing, has come for packets: what was held back comes now if it is time.
-    fn comes_by(&self) {}
-    /// The calling thread, which holds nothing, is about to sleep unless `ready`: what was held back so that it is not
-    /// interrupted comes now, and may be for it.
-    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
-        let _ = ready;
-    }
-    /// The CPU for which the calling thread may work while it sleeps; the caller [ends](CpuOfSleeper::end) that.
-    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        None
-    }
+}
+
+/// What a call that found nothing to read does of an instance.
+pub trait Busy: Send + Sync {
     /// Polls the instance until `ready` says true or the limit has passed (`net/core/dev.c` `napi_busy_loop`); returns at
     /// once if there is none with this id.
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool);
@@ -52,12 +38,44 @@ pub trait Host: Send + Sync {
     fn resume_irqs(&self, napi_id: u32);
 }
 
-/// A CPU whose interrupts and timers a sleeping thread takes, instead of the CPU's own thread. One thread has it at a time.
-pub trait CpuOfSleeper: Send + Sync {
+/// What a thread does for the engine where it waits. It holds nothing there.
+///
+/// In this order: [`poll_deferred`](Self::poll_deferred) if it does not busy poll; and if it sleeps
+/// [`prepare_to_wait`](Self::prepare_to_wait), by way of [`Parker::sleep_in`](crate::wait::park::Parker::sleep_in).
+pub trait Wait: Send + Sync {
+    /// The calling thread has come for packets and will find no busy loop: what was deferred on its CPU is done now, if it is time.
+    fn poll_deferred(&self) {}
+    /// The calling thread is about to sleep unless `ready` (`kernel/sched/wait.c` `prepare_to_wait`): what was deferred so that it
+    /// is not interrupted is done now, and may be for it. If it sleeps after that, and may work for a CPU meanwhile, that CPU;
+    /// the caller [ends](IrqHandOver::end) that.
+    fn prepare_to_wait(&self, ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
+        let _ = ready;
+        None
+    }
+    /// The calling thread has woken up or is about to sleep, and looks whether another thread of the engine is kept from its work.
+    fn watchdog_tick(&self, now: Instant) {
+        let _ = now;
+    }
+}
+
+/// Who is told when threads begin, and when the engine ends.
+pub trait Lifetime: Send + Sync {
+    /// Tells `dependant` when the engine ends.
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        let _ = dependant;
+    }
+    /// The calling thread begins to work for the engine, under this name.
+    fn thread_begins(&self, name: &str) {
+        let _ = name;
+    }
+}
+
+/// A CPU whose interrupts and timers are handed over to a sleeping thread, instead of the CPU's own. One thread has it at a time.
+pub trait IrqHandOver: Send + Sync {
     /// The event counter (`eventfd(2)`) that ends a [`sleep`](Self::sleep).
     fn bell(&self) -> &Arc<OwnedFd>;
-    /// Sleeps until the CPU has something to do, somebody rings the bell or the deadline passes. Then calls `awake`, once, does
-    /// what there is to do, and returns. May return early.
+    /// Sleeps until the CPU has something to do, another thread rings the bell or the deadline passes. Then calls `awake`, once,
+    /// does what there is to do, and returns. May return early.
     fn sleep(&self, deadline: Deadline, awake: &mut dyn FnMut());
     /// The caller sleeps no more: the CPU's own thread takes what comes.
     fn end(&self);

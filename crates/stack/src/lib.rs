@@ -68,5 +68,7 @@ pub use wait::{deferred as put_off, park};
 #[doc(hidden)]
 pub mod seams {
     pub use crate::device::{Egress, IfAddr, MTU, OnRoom, PacketClass, TxError};
-    pub use crate::host::{ContextShown, CpuOfSleeper, Deliveries, Dependant, Host};
+    #[deprecated(note = "use `IrqHandOver`")]
+    pub use crate::host::IrqHandOver as CpuOfSleeper;
+    pub use crate::host::{Busy, ContextShown, Deliveries, Dependant, Host, IrqHandOver, Lifetime, Settings, Wait};
 }

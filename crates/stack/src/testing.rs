@@ -14,7 +14,7 @@ use smoltcp::wire::{
 
 use crate::device::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 use crate::event::EventContext;
-use crate::host::Host;
+use crate::host::{Busy, Host, Lifetime, Settings, Wait};
 use crate::ns::NetNs;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -75,7 +75,7 @@ impl FakeEngine {
     }
 }
 
-impl Host for FakeEngine {
+impl Settings for FakeEngine {
     fn sysctl_busy_read(&self) -> u32 {
         self.busy_read.load(Ordering::Relaxed)
     }
@@ -88,6 +88,13 @@ impl Host for FakeEngine {
     fn cap_net_admin(&self) -> bool {
         !self.unprivileged.load(Ordering::Relaxed)
     }
+}
+
+impl Wait for FakeEngine {}
+
+impl Lifetime for FakeEngine {}
+
+impl Busy for FakeEngine {
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         self.note(Call::Busy(napi_id, params), &self.in_busy_loop);
         ready();

@@ -20,6 +20,19 @@ pub(crate) struct Current {
     sender: Cell<usize>,
     /// See [`wakeups`].
     wakeups: Cell<u64>,
+    /// See [`deferral`].
+    deferrals: [Deferral; DEFERRALS],
+}
+
+/// Kinds of work that a thread may defer.
+pub const DEFERRALS: usize = 3;
+
+/// Work of one kind that the thread has deferred.
+pub struct Deferral {
+    /// How many reasons it has to defer more.
+    pub held: Cell<u32>,
+    /// What does all of it; `None`: there is none.
+    pub due: Cell<Option<fn()>>,
 }
 
 thread_local! {
@@ -32,6 +45,7 @@ thread_local! {
             context: Cell::new(0),
             sender: Cell::new(NO_SENDER),
             wakeups: Cell::new(0),
+            deferrals: [const { Deferral { held: Cell::new(0), due: Cell::new(None) } }; DEFERRALS],
         }
     };
 }
@@ -82,6 +96,15 @@ pub fn wakeups() -> u64 {
 #[inline]
 pub fn count_wakeup() {
     with(|current| current.wakeups.set(current.wakeups.get() + 1));
+}
+
+/// Shows work of kind `at` that the thread has deferred. What the kinds are, who uses it knows.
+///
+/// # Panics
+/// If there is no such kind.
+#[inline]
+pub fn deferral<R>(at: usize, f: impl FnOnce(&Deferral) -> R) -> R {
+    with(|current| f(&current.deferrals[at]))
 }
 
 /// A number for the thread, from 1 on; the system may give a new thread the id of one that is gone.

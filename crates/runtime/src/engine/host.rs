@@ -15,7 +15,7 @@ use crate::bounds::NR_CPUS;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
 use crate::tx::PerThread;
-use napier_stack::seams::{ContextShown, CpuOfSleeper, Dependant, Host};
+use napier_stack::seams::{Busy, ContextShown, Dependant, Host, IrqHandOver, Lifetime, Settings, Wait};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]
@@ -36,13 +36,13 @@ impl EngineHost {
     }
 }
 
-impl Host for EngineHost {
+impl Settings for EngineHost {
     fn sysctl_busy_read(&self) -> u32 {
-        self.engine(Host::sysctl_busy_read).unwrap_or(0)
+        self.engine(Settings::sysctl_busy_read).unwrap_or(0)
     }
 
     fn sysctl_busy_poll(&self) -> u32 {
-        self.engine(Host::sysctl_busy_poll).unwrap_or(0)
+        self.engine(Settings::sysctl_busy_poll).unwrap_or(0)
     }
 
     fn first_napi_id(&self) -> u32 {
@@ -52,31 +52,9 @@ impl Host for EngineHost {
     fn cap_net_admin(&self) -> bool {
         self.engine(EngineInner::cap_net_admin).unwrap_or(false)
     }
+}
 
-    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
-        self.engine(|engine| engine.add_dependant(dependant));
-    }
-
-    fn thread_begins(&self, name: &str) {
-        self.engine(|engine| engine.thread_begins(name));
-    }
-
-    fn oversee(&self, now: Instant) {
-        self.engine(|engine| engine.oversee(now));
-    }
-
-    fn comes_by(&self) {
-        self.engine(Host::comes_by);
-    }
-
-    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
-        self.engine(|engine| engine.about_to_sleep(ready));
-    }
-
-    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        self.engine(Host::stand_in).flatten()
-    }
-
+impl Busy for EngineHost {
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         self.engine(|engine| engine.busy_loop(napi_id, params, ready));
     }
@@ -90,8 +68,32 @@ impl Host for EngineHost {
     }
 }
 
-/// As event contexts see it, which no instance owns.
-impl Host for EngineInner {
+impl Wait for EngineHost {
+    fn poll_deferred(&self) {
+        self.engine(Wait::poll_deferred);
+    }
+
+    fn prepare_to_wait(&self, ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
+        self.engine(|engine| engine.prepare_to_wait(ready)).flatten()
+    }
+
+    fn watchdog_tick(&self, now: Instant) {
+        self.engine(|engine| engine.watchdog_tick(now));
+    }
+}
+
+impl Lifetime for EngineHost {
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        self.engine(|engine| engine.add_dependant(dependant));
+    }
+
+    fn thread_begins(&self, name: &str) {
+        self.engine(|engine| engine.thread_begins(name));
+    }
+}
+
+/// Here and below: as event contexts see it, which no instance owns.
+impl Settings for EngineInner {
     fn sysctl_busy_read(&self) -> u32 {
         self.deliver.sysctl.busy_read()
     }
@@ -107,33 +109,9 @@ impl Host for EngineInner {
     fn cap_net_admin(&self) -> bool {
         Self::cap_net_admin(self)
     }
+}
 
-    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
-        self.dependants.add(dependant);
-    }
-
-    fn thread_begins(&self, name: &str) {
-        self.deliver.unpin_thread();
-        Context::begin_duty();
-        PerThread::begin_duty(&self.deliver.threads, ThreadRole::Program { name: name.to_owned() });
-    }
-
-    fn oversee(&self, now: Instant) {
-        self.deliver.watchdog.tick(Context::current(), &self.deliver, now);
-    }
-
-    fn comes_by(&self) {
-        self.deliver.softirq.poll_deferred(&self.deliver);
-    }
-
-    fn about_to_sleep(&self, ready: &dyn Fn() -> bool) {
-        self.deliver.softirq.prepare_to_wait(&self.deliver, ready);
-    }
-
-    fn stand_in(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        self.deliver.softirq.hand_over(&self.deliver)
-    }
-
+impl Busy for EngineInner {
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
         self.deliver.busy_loop(napi_id, params, ready);
     }
@@ -144,6 +122,32 @@ impl Host for EngineInner {
 
     fn resume_irqs(&self, napi_id: u32) {
         self.deliver.resume_irqs(napi_id);
+    }
+}
+
+impl Wait for EngineInner {
+    fn poll_deferred(&self) {
+        self.deliver.softirq.poll_deferred(&self.deliver);
+    }
+
+    fn prepare_to_wait(&self, ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
+        self.deliver.softirq.prepare_to_wait(&self.deliver, ready)
+    }
+
+    fn watchdog_tick(&self, now: Instant) {
+        self.deliver.watchdog.tick(Context::current(), &self.deliver, now);
+    }
+}
+
+impl Lifetime for EngineInner {
+    fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        self.dependants.add(dependant);
+    }
+
+    fn thread_begins(&self, name: &str) {
+        self.deliver.unpin_thread();
+        Context::begin_duty();
+        PerThread::begin_duty(&self.deliver.threads, ThreadRole::Program { name: name.to_owned() });
     }
 }
 

@@ -160,7 +160,6 @@ impl RawPort {
             )
         });
         let has_news = || self.has_frames() || self.engine.deliver.is_closing();
-        self.engine.deliver.softirq.prepare_to_wait(&self.engine.deliver, &has_news);
         self.napi.raw_parker.wait_in(&*self.engine, has_news, deadline, &self.engine.deliver.clock);
         self.has_frames()
     }

@@ -28,7 +28,7 @@ impl EventContext {
         }
         let state = &**self.state();
         state.counters.waits.add(1);
-        state.host.comes_by();
+        state.host.poll_deferred();
         // The clock matters only to a wait that may time out later.
         let now = match timeout {
             Timeout::After(_) => Clock.now(),
@@ -58,9 +58,8 @@ impl EventContext {
                 WaitStep::Sleep { until } => {
                     drop(held.take());
                     state.counters.sleeps.add(1);
-                    state.host.oversee(Clock.now());
+                    state.host.watchdog_tick(Clock.now());
                     let has_news = || state.queue.available() || state.is_stopped();
-                    state.host.about_to_sleep(&has_news);
                     let ready = state.parker.sleep_in(&*state.host, has_news, until, &Clock);
                     if !ready {
                         state.hand_on();

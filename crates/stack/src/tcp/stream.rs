@@ -315,7 +315,6 @@ impl TcpStream {
     /// False if the time is up.
     fn sleep(&self, parker: &crate::wait::park::Parker, until: Interest, deadline: Deadline) -> bool {
         let ready = || self.conn.is_ready(until);
-        self.tcp.tables.host.about_to_sleep(&ready);
         parker.wait_in(&*self.tcp.tables.host, ready, deadline, &Clock)
     }
 
@@ -324,7 +323,7 @@ impl TcpStream {
         let busy = self.conn.busy();
         match busy.busy_params(nonblocking, host.first_napi_id()) {
             Some(params) => host.busy_loop(busy.napi_id, params, &mut || self.conn.is_ready(READABLE)),
-            None => host.comes_by(),
+            None => host.poll_deferred(),
         }
     }
 }

@@ -110,7 +110,7 @@ impl Wheel {
             }
             let Some(tcp) = tcp.upgrade() else { return };
             let now = Clock.now();
-            tcp.tables.host.oversee(now);
+            tcp.tables.host.watchdog_tick(now);
             places.due(now, &mut called);
             for at in 0..called.len() {
                 if let Some((later, _)) = called.get(at + LOOK_AHEAD) {

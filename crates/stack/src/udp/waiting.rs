@@ -70,7 +70,6 @@ impl UdpSocket {
     /// True if there is something to read, or never will be; false if the time is up.
     fn sleep(&self, deadline: Deadline) -> bool {
         let has_news = || self.inner.has_data() || self.inner.is_told() || self.inner.is_stopped();
-        self.udp.tables.host.about_to_sleep(&has_news);
         self.inner.parker.wait_in(&*self.udp.tables.host, has_news, deadline, &Clock)
     }
 
@@ -78,7 +77,7 @@ impl UdpSocket {
         let host = &*self.udp.tables.host;
         let busy = self.inner.busy();
         if busy.busy_poll_usecs == 0 {
-            return host.comes_by();
+            return host.poll_deferred();
         }
         if let Some(params) = busy.busy_params(nonblocking, host.first_napi_id()) {
             host.busy_loop(busy.napi_id, params, &mut || self.inner.has_data() || self.inner.is_told());

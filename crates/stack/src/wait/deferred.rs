@@ -1,7 +1,8 @@
 //! Work that a thread puts off: the engine says what is to be done, sockets, event contexts and parkers say when.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
+
+use napier_sys::current::{Deferral, deferral};
 
 /// What is put off.
 #[derive(Copy, Clone)]
@@ -14,25 +15,9 @@ pub enum Work {
     ExactTimers,
 }
 
-struct PutOff {
-    /// How many [`Held`] and [`hold`] the thread has.
-    held: Cell<u32>,
-    due: Cell<Option<fn()>>,
-}
-
-impl PutOff {
-    const fn new() -> Self {
-        Self { held: Cell::new(0), due: Cell::new(None) }
-    }
-}
-
-thread_local! {
-    static PUT_OFF: [PutOff; 3] = const { [const { PutOff::new() }; 3] };
-}
-
 #[inline]
-fn of<R>(work: Work, f: impl FnOnce(&PutOff) -> R) -> R {
-    PUT_OFF.with(|all| f(&all[work as usize]))
+fn of<R>(work: Work, f: impl FnOnce(&Deferral) -> R) -> R {
+    deferral(work as usize, f)
 }
 
 /// While it lives, the calling thread puts such work off.

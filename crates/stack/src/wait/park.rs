@@ -23,7 +23,6 @@
 //! One of the sleepers may sleep where its CPU's interrupts come in ([`Parker::sleep_in`]), and is then called there. What it is
 //! told by what it does there itself costs no call: it has taken its announcement off the bell as soon as it is awake.
 
-use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -31,11 +30,12 @@ use arc_swap::ArcSwapOption;
 use napier_core::time::Deadline;
 use napier_ring::{Doorbell, Sleepers, StandIn};
 use napier_sys::clock::Clock;
+use napier_sys::current;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::host::{CpuOfSleeper, Host};
+use crate::host::{Host, IrqHandOver};
 use crate::wait::deferred::{self, Work};
 
 /// Value of the bell's word while a sleeper is announced; the futex sleeps only while it reads this.
@@ -43,14 +43,10 @@ const ARMED: u32 = 1;
 /// The futex variant with an absolute deadline wants a bit set; this one matches every wake-up.
 const MATCH_ANY: NonZeroU32 = NonZeroU32::MAX;
 
-thread_local! {
-    static WOKEN: Cell<u64> = const { Cell::new(0) };
-}
-
 /// How many sleepers the calling thread has called since it began, whatever they slept on.
 #[must_use]
 pub fn woken_by_this_thread() -> u64 {
-    WOKEN.get()
+    current::wakeups()
 }
 
 /// A place to sleep for any number of threads and to be woken by any number of others.
@@ -76,25 +72,23 @@ impl Parker {
         found
     }
 
-    /// As [`sleep`](Self::sleep), and meanwhile the caller may work for its CPU. For a thread that holds nothing.
+    /// As [`sleep`](Self::sleep), and meanwhile the caller may work for its CPU. For a thread that holds nothing: what was
+    /// deferred on its CPU comes first ([`prepare_to_wait`](crate::host::Wait::prepare_to_wait)).
     pub fn sleep_in(&self, host: &dyn Host, has_work: impl Fn() -> bool, deadline: Deadline, clock: &Clock) -> bool {
         if has_work() {
             return true;
         }
         // The first look of a thread takes memory, so that it is taken at the first sleep, wherever that is.
         drop(self.stand_in_bell.load());
-        let Some(cpu) = host.stand_in() else { return self.sleep(has_work, deadline, clock) };
+        let Some(cpu) = host.prepare_to_wait(&has_work) else { return self.sleep(has_work, deadline, clock) };
         if !self.stand_in.begin() {
             cpu.end();
             return self.sleep(has_work, deadline, clock);
         }
         self.is_called_at(cpu.bell());
         self.sleepers.enter();
-        let found = self.sleep_there(&*cpu, &has_work, deadline, clock);
-        self.sleepers.leave();
-        self.stand_in.end();
-        cpu.end();
-        found
+        let inside = InCpu { parker: self, cpu };
+        self.sleep_there(&*inside.cpu, &has_work, deadline, clock)
     }
 
     /// Where the sleeper that stands in is called. Said before the bell is armed, which shows it to whoever rings.
@@ -107,7 +101,7 @@ impl Parker {
 
     fn sleep_there(
         &self,
-        cpu: &dyn CpuOfSleeper,
+        cpu: &dyn IrqHandOver,
         has_work: &dyn Fn() -> bool,
         deadline: Deadline,
         clock: &Clock,
@@ -209,7 +203,7 @@ impl Parker {
     /// Calls one sleeper, where it sleeps.
     #[cold]
     fn call(&self) {
-        WOKEN.set(WOKEN.get() + 1);
+        current::count_wakeup();
         if self.stand_in.is_there() {
             self.call_stand_in();
         } else {
@@ -226,6 +220,20 @@ impl Parker {
 
     fn futex_wake(&self, sleepers_max: u32) {
         futex::wake(self.bell.word(), futex::Flags::PRIVATE, sleepers_max).expect("the bell's word is valid memory");
+    }
+}
+
+/// A sleeper that works for its CPU, until this is dropped: also by a panic of what it works at.
+struct InCpu<'a> {
+    parker: &'a Parker,
+    cpu: Arc<dyn IrqHandOver>,
+}
+
+impl Drop for InCpu<'_> {
+    fn drop(&mut self) {
+        self.parker.sleepers.leave();
+        self.parker.stand_in.end();
+        self.cpu.end();
     }
 }
 

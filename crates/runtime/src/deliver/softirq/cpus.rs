@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::napi::{Context, Napi};
-use napier_stack::seams::CpuOfSleeper;
+use napier_stack::seams::IrqHandOver;
 
 /// All softirq CPUs, by their number.
 pub(crate) struct SoftirqCpus {
@@ -47,12 +47,17 @@ impl SoftirqCpus {
     }
 
     /// The calling thread, a program's that holds nothing, is about to sleep unless `ready`: nothing is held back that its
-    /// processor would be interrupted for.
+    /// processor would be interrupted for. If it may work for others meanwhile, and no other thread does: its processor's softirq.
     #[inline]
-    pub(crate) fn prepare_to_wait(&self, deliver: &Deliver, ready: &dyn Fn() -> bool) {
+    pub(crate) fn prepare_to_wait(&self, deliver: &Deliver, ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
+        let cx = Context::current();
         if self.holds_any() {
-            self.release_holds(Context::current(), deliver, ready);
+            self.release_holds(cx, deliver, ready);
+            if ready() {
+                return None;
+            }
         }
+        self.hand_over(cx, deliver)
     }
 
     /// The calling thread, a program's that holds nothing, does what was deferred on its processor: holds whose time has come
@@ -104,8 +109,7 @@ impl SoftirqCpus {
     }
 
     /// The softirq of the CPU where the calling thread is, if that may work for others and no other thread has it.
-    pub(crate) fn hand_over(&self, deliver: &Deliver) -> Option<Arc<dyn CpuOfSleeper>> {
-        let cx = Context::current();
+    pub(super) fn hand_over(&self, cx: Context, deliver: &Deliver) -> Option<Arc<dyn IrqHandOver>> {
         if !cx.may_run_inline() || cx.serves() || deliver.stopping() {
             return None;
         }

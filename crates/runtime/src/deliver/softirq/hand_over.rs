@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use napier_core::serving::{Bell, Serving};
 use napier_core::time::{Deadline, Instant, Span};
 use napier_stack::park::Parker;
-use napier_stack::seams::CpuOfSleeper;
+use napier_stack::seams::IrqHandOver;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
 use rustix::event::{EventfdFlags, eventfd};
@@ -66,9 +66,9 @@ impl HandOver {
     }
 
     /// It, if no other thread has it.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Arc<dyn CpuOfSleeper>> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<Arc<dyn IrqHandOver>> {
         let got = !self.serving.load().is_lent() && self.serving.change_if(Serving::lend);
-        got.then(|| self.clone() as Arc<dyn CpuOfSleeper>)
+        got.then(|| self.clone() as Arc<dyn IrqHandOver>)
     }
 
     /// Another thread has heard the bell: it rings for who has the softirq. Who comes later looks for its work after it has
@@ -90,7 +90,7 @@ impl HandOver {
     }
 }
 
-impl CpuOfSleeper for HandOver {
+impl IrqHandOver for HandOver {
     fn bell(&self) -> &Arc<OwnedFd> {
         &self.bell
     }

@@ -51,8 +51,8 @@ impl Rig {
         thread
     }
 
-    fn hand_over(&self) -> Option<Arc<dyn CpuOfSleeper>> {
-        self.deliver().softirq.hand_over(self.deliver())
+    fn hand_over(&self) -> Option<Arc<dyn IrqHandOver>> {
+        self.deliver().softirq.hand_over(Context::current(), self.deliver())
     }
 
     fn send(&self) {

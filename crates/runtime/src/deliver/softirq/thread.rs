@@ -24,7 +24,7 @@ use crate::napi::Context;
 use crate::port::{EDGES, IrqCpu, Tokens};
 use crate::tx::PerThread;
 use napier_stack::park::woken_by_this_thread;
-use napier_stack::seams::CpuOfSleeper;
+use napier_stack::seams::IrqHandOver;
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;
