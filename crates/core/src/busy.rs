@@ -125,7 +125,7 @@ impl BusyLoop {
         Self { params, start: busy_clock(now), leaves_on_resched: false, rx_pkts: 0, phase: Phase::Acquiring }
     }
 
-    /// A loop that ends when somebody else wants the CPU. Source: `net/core/dev.c napi_busy_loop_rcu`.
+    /// A loop that ends when another thread wants the CPU. Source: `net/core/dev.c napi_busy_loop_rcu`.
     #[inline]
     #[must_use]
     pub const fn new_rcu(params: BusyParams, now: Instant) -> Self {
@@ -184,7 +184,7 @@ impl BusyLoop {
         self.phase = self.after_iteration(true);
     }
 
-    /// The caller looked: its events are there or not, and somebody wants this CPU or not.
+    /// The caller looked: its events are there or not, and another thread wants this CPU or not.
     ///
     /// # Panics
     /// If it was not asked for.
@@ -281,7 +281,7 @@ pub fn busy_poll_stop(prefer: bool, t: &Tunables, defers_left: &mut u32) -> Busy
 pub enum AfterStopPoll {
     /// A full budget: still owned. Deliver what is pending and schedule; softirq or the thread goes on.
     HandOver,
-    /// Less: the driver has completed it, and somebody else may own it already. Touch nothing.
+    /// Less: the driver has completed it, and another thread may own it already. Touch nothing.
     Gone,
 }
 

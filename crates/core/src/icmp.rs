@@ -15,7 +15,7 @@
 //! # Path MTU
 //!
 //! "Too big" lowers what a path takes ([`lowered`]); a path that loses full packets without a word is seen by
-//! retransmissions that nobody answers ([`BlackHole`]). Nothing here raises a path's MTU: what was learnt is forgotten after
+//! retransmissions without an answer ([`BlackHole`]). Nothing here raises a path's MTU: what was learnt is forgotten after
 //! [`EXPIRES_AFTER`], and longer packets are tried again (RFC 1191 section 6.3).
 
 use crate::time::Span;
@@ -66,7 +66,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// What an ICMP message means; `None` for a code that nobody knows. Source: `net/ipv4/icmp.c icmp_err_convert`, and the
+    /// What an ICMP message means; `None` for a code that is not known. Source: `net/ipv4/icmp.c icmp_err_convert`, and the
     /// callers' switches over types.
     #[must_use]
     pub const fn told_v4(self) -> Option<Told> {

@@ -39,7 +39,7 @@
 //!
 //! # Who may touch what
 //!
-//! The state word may be changed by anybody, each time by one transition of [`state::State`] applied with one
+//! The state word may be changed by any thread, each time by one transition of [`state::State`] applied with one
 //! compare-and-swap loop (`busy_acquire`: one single attempt). Everything else that belongs to an instance (the
 //! deferral counter, the held frames, the poll-list link) belongs to the **owner**: the context that set `SCHED`. The order at a
 //! release is always the same: decide ([`completion::complete`]), flush, unlink, release the word

@@ -6,7 +6,7 @@
 //!   unknown ---------> reachable ---------> stale ---------------> delay ---------> probe
 //!      ^                   ^                  |                       |               |  asked up to 3 times,
 //!      |                   +------------------+--------- answer ------+---------------+  a second apart
-//!      +-------------------------------------------------- nobody answers ------------+
+//!      +-------------------------------------------------- no answer -----------------+
 //! ```
 //!
 //! Packets go to the address that is known in every state but *unknown*, so none waits for a probe. A neighbour that asks for us,
@@ -97,7 +97,7 @@ pub enum News {
     Refused,
     /// It was not known, and is.
     Learnt(Nud),
-    /// It was not known and nobody asked for it; as many strangers as may are taken in.
+    /// It was not known and not asked for; as many unsolicited ones as may are taken in.
     Stranger(Nud),
     /// It has another address.
     Moved(Nud),

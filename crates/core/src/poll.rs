@@ -26,7 +26,7 @@ pub enum AfterPoll {
     },
 }
 
-/// False if the poll function must not be called (and work counts as 0): nobody owns the instance, it was pulled from
+/// False if the poll function must not be called (and work counts as 0): the instance has no owner, it was pulled from
 /// under its list by netpoll in the kernel, and never in a correct executor.
 #[inline]
 #[must_use]

@@ -51,7 +51,7 @@ pub struct Scanned {
     pub ready: bool,
     /// At least one socket among the members may busy poll.
     pub may_busy_poll: bool,
-    /// Somebody else wants this CPU.
+    /// Another thread wants this CPU.
     pub need_resched: bool,
     /// A signal is pending.
     pub signal: bool,

@@ -242,7 +242,7 @@ impl SoftirqLoop {
         Self { until: Deadline::after(now, SOFTIRQ_TIME_MAX), passes_left: SOFTIRQ_PASSES_MAX }
     }
 
-    /// A pass ended. `need_resched`: somebody else should have this CPU; `pending`: softirqs are raised.
+    /// A pass ended. `need_resched`: another thread should have this CPU; `pending`: softirqs are raised.
     #[inline]
     pub const fn again(&mut self, now: Instant, need_resched: bool, pending: bool) -> SoftirqNext {
         if !pending {

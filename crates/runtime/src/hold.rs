@@ -14,7 +14,7 @@ macro_rules! places {
             static HELD: std::cell::RefCell<Option<Held>> = const { std::cell::RefCell::new(None) };
         }
 
-        /// The calling thread comes by.
+        /// The calling thread reaches `point`.
         $vis fn at(point: $point) {
             let due = HELD.with_borrow_mut(|held| held.take_if(|(at, _)| *at == point));
             if let Some((_, then)) = due {
@@ -22,7 +22,7 @@ macro_rules! places {
             }
         }
 
-        /// When the calling thread next comes by `point`, it does `then`, once.
+        /// When the calling thread next reaches `point`, it does `then`, once.
         $vis fn on_next(point: $point, then: impl FnOnce() + 'static) {
             HELD.set(Some((point, Box::new(then))));
         }
@@ -61,7 +61,7 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// Waits until it has come by.
+    /// Waits until it has stopped.
     pub(crate) fn wait(&self) {
         self.reached.recv_timeout(PATIENCE).expect("the thread comes by");
     }

@@ -11,12 +11,12 @@ use napier_core::time::{Deadline, Instant};
 use rustix::fd::OwnedFd;
 
 /// The engine, as far as sockets and event contexts know it.
-pub trait Host: Settings + Busy + Wait + Lifetime {}
+pub trait Host: HostSettings + Busy + Wait + Lifetime {}
 
-impl<T: Settings + Busy + Wait + Lifetime> Host for T {}
+impl<T: HostSettings + Busy + Wait + Lifetime> Host for T {}
 
 /// What is asked when a socket or an event context is made or set up, and when a call begins.
-pub trait Settings: Send + Sync {
+pub trait HostSettings: Send + Sync {
     /// `net.core.busy_read` in µs: the busy time of new sockets.
     fn sysctl_busy_read(&self) -> u32;
     /// `net.core.busy_poll` in µs: the busy time of event contexts without one of their own; 0 = off.
@@ -113,7 +113,7 @@ pub struct ContextShown {
     pub stats: EventStats,
 }
 
-/// Somebody with threads that wait for what only the engine can bring about.
+/// What has threads that wait for what only the engine can bring about.
 pub trait Dependant: Send + Sync {
     /// No packet will come and nothing will be sent any more: waits that begin after this end at once.
     fn engine_stops(&self);

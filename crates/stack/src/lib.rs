@@ -70,5 +70,5 @@ pub mod seams {
     pub use crate::device::{Egress, IfAddr, MTU, OnRoom, PacketClass, TxError};
     #[deprecated(note = "use `IrqHandOver`")]
     pub use crate::host::IrqHandOver as CpuOfSleeper;
-    pub use crate::host::{Busy, ContextShown, Deliveries, Dependant, Host, IrqHandOver, Lifetime, Settings, Wait};
+    pub use crate::host::{Busy, ContextShown, Deliveries, Dependant, Host, HostSettings, IrqHandOver, Lifetime, Wait};
 }

@@ -14,7 +14,7 @@ use smoltcp::wire::{
 
 use crate::device::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 use crate::event::EventContext;
-use crate::host::{Busy, Host, Lifetime, Settings, Wait};
+use crate::host::{Busy, Host, HostSettings, Lifetime, Wait};
 use crate::ns::NetNs;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -75,7 +75,7 @@ impl FakeEngine {
     }
 }
 
-impl Settings for FakeEngine {
+impl HostSettings for FakeEngine {
     fn sysctl_busy_read(&self) -> u32 {
         self.busy_read.load(Ordering::Relaxed)
     }

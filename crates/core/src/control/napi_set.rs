@@ -324,7 +324,7 @@ impl CheckedNapiSet {
         .flatten()
     }
 
-    /// The error for an id that nobody has.
+    /// The error for an id that no instance has.
     #[must_use]
     pub const fn no_such_napi(&self) -> NapiSetError {
         NapiSetError::NoSuchNapi { id: self.id as u64 }

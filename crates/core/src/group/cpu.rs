@@ -7,8 +7,8 @@
 //!      '--- leave, once it was told to go and has no member ---- ACTIVE
 //! ```
 //!
-//! Whoever gives a member something to poll writes that down first ([`super::Seat`], the ring) and calls
-//! [`CpuWord::wake`] second. Whoever parks announces it first and looks at its members second. So one of the two sees the
+//! A thread that gives a member something to poll writes that down first ([`super::Seat`], the ring) and calls
+//! [`CpuWord::wake`] second. A thread that parks announces it first and looks at its members second. So one of the two sees the
 //! other: there is no order in which a packet waits and the CPU sleeps.
 
 use core::fmt;
@@ -101,7 +101,7 @@ impl CpuWord {
         if self.is_going() { None } else { Some(self.with(Doing::Announced)) }
     }
 
-    /// The thread has looked and goes to sleep. `None`: somebody woke it meanwhile, or it was told to leave; it polls on,
+    /// The thread has looked and goes to sleep. `None`: it was woken meanwhile, or it was told to leave; it polls on,
     /// and the park was in vain.
     ///
     /// # Panics
@@ -127,7 +127,7 @@ impl CpuWord {
         self.with(Doing::Active)
     }
 
-    /// Somebody has something for this CPU to poll, and has written it down before.
+    /// A thread has something for this CPU to poll, and has written it down before.
     #[inline]
     pub const fn wake(self) -> (Self, Woken) {
         match self.doing() {

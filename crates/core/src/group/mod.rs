@@ -7,7 +7,7 @@
 //! | word | of | says |
 //! |---|---|---|
 //! | [`crate::state::State`], bits `SCHED` and `GROUP` | the instance | the group polls it; it has a poller or is armed |
-//! | [`Seat`] | the member | which CPU has it, and whether somebody is in a turn |
+//! | [`Seat`] | the member | which CPU has it, and whether a thread is in a turn |
 //! | [`CpuWord`] | the CPU | it polls, is about to sleep, sleeps |
 //!
 //! # The order of things

@@ -1,4 +1,4 @@
-//! The word of one member: which CPU of the group has it, and whether somebody is polling it at this moment.
+//! The word of one member: which CPU of the group has it, and whether a thread polls it at this moment.
 //!
 //! A transition is a pure function from a word to a word; the executor applies it with one compare-and-swap loop.
 //!
@@ -32,11 +32,11 @@ pub struct GroupCpu(pub u16);
 pub enum Phase {
     /// No member.
     Free,
-    /// Nobody polls it: its interrupt is armed, or its device is down.
+    /// No thread polls it: its interrupt is armed, or its device is down.
     Armed,
-    /// The group owns the instance, and nobody is polling at this moment.
+    /// The group owns the instance, and no thread polls at this moment.
     Ready,
-    /// Somebody is polling.
+    /// A thread polls.
     Turn,
 }
 
@@ -52,9 +52,9 @@ pub enum NoTurn {
     Elsewhere,
     /// Its interrupt is armed: there is nothing to poll.
     Armed,
-    /// Somebody is in a turn that began before the member came to this CPU.
+    /// A thread is in a turn that began before the member came to this CPU.
     Busy,
-    /// Somebody else wants it out of the group, or its device down.
+    /// Another thread wants it out of the group, or its device down.
     Held,
 }
 
@@ -90,14 +90,14 @@ impl Seat {
         }
     }
 
-    /// Somebody keeps the pollers out.
+    /// A thread keeps the pollers out.
     #[inline]
     #[must_use]
     pub const fn is_held(self) -> bool {
         self.0 & HOLD != 0
     }
 
-    /// The CPU that has the member. Of a free word: nobody's, 0.
+    /// The CPU that has the member. Of a free word: 0, which means none.
     #[inline]
     #[must_use]
     pub const fn cpu(self) -> GroupCpu {
@@ -111,7 +111,7 @@ impl Seat {
         self.cpu().0 == cpu.0 && matches!(self.phase(), Phase::Ready | Phase::Turn)
     }
 
-    /// A member is about to come, to this CPU; nobody polls it yet. `None`: there is a member already.
+    /// A member is about to come, to this CPU; no thread polls it yet. `None`: there is a member already.
     #[inline]
     #[must_use]
     pub const fn reserve(self, cpu: GroupCpu) -> Option<Self> {
@@ -133,11 +133,11 @@ impl Seat {
         (Self(self.0 & !HOLD).with_phase(Phase::Ready), self.cpu())
     }
 
-    /// Somebody took `SCHED` of an armed member, because of an event, and gives it to the group. The answer is the CPU to
+    /// A thread took `SCHED` of an armed member, because of an event, and gives it to the group. The answer is the CPU to
     /// wake.
     ///
     /// # Panics
-    /// If it has a poller: then nobody else can have taken `SCHED`.
+    /// If it has a poller: then no other thread can have taken `SCHED`.
     #[inline]
     #[must_use]
     pub const fn ready(self) -> (Self, GroupCpu) {
@@ -165,7 +165,7 @@ impl Seat {
     /// The turn is over. The member may have moved meanwhile; who moved it has woken its new CPU.
     ///
     /// # Panics
-    /// If nobody was in a turn.
+    /// If no thread was in a turn.
     #[inline]
     #[must_use]
     pub const fn give(self) -> Self {
@@ -173,11 +173,11 @@ impl Seat {
         self.with_phase(Phase::Ready)
     }
 
-    /// The turn is over, and nobody is to poll until something happens. It comes before the release of `SCHED`
+    /// The turn is over, and no thread is to poll until something happens. It comes before the release of `SCHED`
     /// ([`crate::state::State::group_release`]): who takes `SCHED` next finds a member that can be given.
     ///
     /// # Panics
-    /// If nobody was in a turn.
+    /// If no thread was in a turn.
     #[inline]
     #[must_use]
     pub const fn arm(self) -> Self {
@@ -197,8 +197,8 @@ impl Seat {
         Some((next, matches!(self.phase(), Phase::Ready | Phase::Turn)))
     }
 
-    /// Keeps pollers out from their next turn on, so that somebody else can have the member. `None`: there is none, or
-    /// somebody else does that already.
+    /// Keeps pollers out from their next turn on, so that another thread can have the member. `None`: there is none, or
+    /// another thread does that already.
     #[inline]
     #[must_use]
     pub const fn hold(self) -> Option<Self> {
@@ -208,7 +208,7 @@ impl Seat {
     /// Lets the pollers have it again; the answer is the CPU to wake, if it has something to poll.
     ///
     /// # Panics
-    /// If nobody held it.
+    /// If no thread held it.
     #[inline]
     #[must_use]
     pub const fn unhold(self) -> (Self, Option<GroupCpu>) {
@@ -221,7 +221,7 @@ impl Seat {
     /// [`crate::state::State::schedule_prep`] and go on with [`Self::take_armed`], or look again.
     ///
     /// # Panics
-    /// If nobody holds it.
+    /// If no thread holds it.
     #[inline]
     #[must_use]
     pub const fn take_held(self) -> Option<Self> {
@@ -232,7 +232,7 @@ impl Seat {
     /// Who holds it took `SCHED` of the armed instance, or the instance is disabled: the turn is its own.
     ///
     /// # Panics
-    /// If nobody holds it, or it is not armed.
+    /// If no thread holds it, or it is not armed.
     #[inline]
     #[must_use]
     pub const fn take_armed(self) -> Self {

@@ -16,7 +16,7 @@ pub enum ArmStep {
     /// Unmask the interrupt. Answer: [`Arming::on_done`].
     Unmask,
     /// Something came after the interrupt was unmasked. Do what an interrupt does: try to take `SCHED`, and if that
-    /// succeeds mask and apply [`super::Seat::ready`]. The member has something to poll, whoever took it. Ends it.
+    /// succeeds mask and apply [`super::Seat::ready`]. The member has something to poll, whatever took it. Ends it.
     Event,
     /// Apply [`super::Seat::ready`]: the group still owns the instance. Ends it; the member has something to poll.
     Ready,

@@ -163,7 +163,7 @@ impl ServerHandshake {
     ///
     /// # Panics
     ///
-    /// If nobody asked for it.
+    /// If it was not asked for.
     #[must_use]
     pub fn mapped(&mut self, interface_name: Name) -> Message {
         assert_eq!(self.state, State::Mapping, "mapped without being asked");

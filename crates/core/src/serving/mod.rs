@@ -12,7 +12,7 @@
 //! | work has waited for [`OVERDUE_AFTER`], and the thread has not moved ([`Overdue`]) | [`rescue`] |
 //! | ... a pinned one that has moved since it was let go | [`Rescue::LetGo`]: to other processors |
 //! | ... any other, or one that could not be let go | [`Rescue::TakeOver`]: who looks does the work |
-//! | a thread that was let go [comes round](Serving::comes_round) | [`Place::Anywhere`], and after [`AWAY_FOR`] [`Place::Home`] |
+//! | a thread that was let go [comes round](Serving::comes_round) | [`ThreadPlace::Anywhere`], and after [`AWAY_FOR`] [`ThreadPlace::Home`] |
 //! | the thread has taken most of its processor ([`Share`]) | it leaves the real-time class, and returns later |
 //!
 //! ```text
@@ -112,7 +112,7 @@ pub enum Bell {
 /// Where the CPU's thread has to go.
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ThreadPlace {
     /// It stays where it may run.
     Stay,
     /// It may run anywhere.
@@ -218,16 +218,16 @@ impl Serving {
     ///
     /// | was | it has been away | answer | is |
     /// |---|---|---|---|
-    /// | at home | | [`Place::Stay`] | at home |
-    /// | let go or away | for [`AWAY_FOR`] | [`Place::Home`] | at home |
-    /// | let go | less | [`Place::Anywhere`] | away |
-    /// | away | less | [`Place::Stay`] | away |
-    pub const fn comes_round(self, away: Span) -> (Self, Place) {
+    /// | at home | | [`ThreadPlace::Stay`] | at home |
+    /// | let go or away | for [`AWAY_FOR`] | [`ThreadPlace::Home`] | at home |
+    /// | let go | less | [`ThreadPlace::Anywhere`] | away |
+    /// | away | less | [`ThreadPlace::Stay`] | away |
+    pub const fn comes_round(self, away: Span) -> (Self, ThreadPlace) {
         match self.0 & PLACE {
-            HOME => (self, Place::Stay),
-            _ if away.ns >= AWAY_FOR.ns => (self.place(HOME), Place::Home),
-            LET_GO => (self.place(AWAY), Place::Anywhere),
-            AWAY => (self, Place::Stay),
+            HOME => (self, ThreadPlace::Stay),
+            _ if away.ns >= AWAY_FOR.ns => (self.place(HOME), ThreadPlace::Home),
+            LET_GO => (self.place(AWAY), ThreadPlace::Anywhere),
+            AWAY => (self, ThreadPlace::Stay),
             _ => panic!("no such place"),
         }
     }

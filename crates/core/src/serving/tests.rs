@@ -43,15 +43,15 @@ fn a_thread_that_was_let_go_comes_home() {
     let (short, long) = (Span { ns: AWAY_FOR.ns - 1 }, AWAY_FOR);
     let (home, let_go) = (Serving::START, Serving::START.let_go());
     let (away, place) = let_go.comes_round(short);
-    assert_eq!(place, Place::Anywhere);
+    assert_eq!(place, ThreadPlace::Anywhere);
     assert_ne!(away, let_go);
     let rows = [
-        (home, long, home, Place::Stay),
-        (let_go, Span::ZERO, away, Place::Anywhere),
-        (let_go, long, home, Place::Home),
-        (away, short, away, Place::Stay),
-        (away, long, home, Place::Home),
-        (away.let_go(), short, away, Place::Anywhere),
+        (home, long, home, ThreadPlace::Stay),
+        (let_go, Span::ZERO, away, ThreadPlace::Anywhere),
+        (let_go, long, home, ThreadPlace::Home),
+        (away, short, away, ThreadPlace::Stay),
+        (away, long, home, ThreadPlace::Home),
+        (away.let_go(), short, away, ThreadPlace::Anywhere),
     ];
     for (nth, (was, for_ns, is, place)) in rows.into_iter().enumerate() {
         assert_eq!(was.comes_round(for_ns), (is, place), "row {nth}");
@@ -87,7 +87,7 @@ fn places_and_rounds_are_apart() {
     let next = last.wakes();
     assert_eq!((next.round(), next.is_lent(), next.is_home()), (0, true, false));
     let (next, place) = next.comes_round(AWAY_FOR);
-    assert_eq!((place, next.is_lent(), next.is_home()), (Place::Home, true, true));
+    assert_eq!((place, next.is_lent(), next.is_home()), (ThreadPlace::Home, true, true));
     assert!(!next.let_go().give_back().is_home());
 }
 

@@ -18,7 +18,7 @@ pub enum GroupTurn {
 }
 
 impl State {
-    /// A group begins to take the instance: from here on nobody new becomes owner, and who owns it now lets go, as with
+    /// A group begins to take the instance: from here on there is no new owner, and who owns it now lets go, as with
     /// a disable. A disabled instance belongs to the group at once: `true`, and there is nothing to claim.
     ///
     /// # Panics
@@ -31,7 +31,7 @@ impl State {
         if self.is_disabled() { (self.with(Self::GROUP), true) } else { (self.with(Self::DISABLE), false) }
     }
 
-    /// The group takes the instance once nobody owns it. `None`: still owned; sleep as a disable does, then ask again.
+    /// The group takes the instance once it has no owner. `None`: still owned; sleep as a disable does, then ask again.
     /// The caller is the owner; it masks the interrupt before the instance is polled. Events that came meanwhile are
     /// found by the first poll, which does not wait for one.
     ///
@@ -52,7 +52,7 @@ impl State {
     /// answer cannot change while the caller owns the instance.
     ///
     /// # Panics
-    /// If nobody owns it.
+    /// If it has no owner.
     #[inline]
     #[must_use]
     pub const fn to_group(self) -> bool {

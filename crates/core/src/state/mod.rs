@@ -20,7 +20,7 @@
 //!  any --disable_begin--> DISABLE --disable_claim, once idle--> disabled + DISABLE --disable_end--> disabled
 //!
 //!  FORBIDDEN (assert): release without SCHED, SCHED_THREADED without SCHED, disable of a disabled instance (the
-//!  kernel waits for ever), busy stop by somebody who is not busy polling.
+//!  kernel waits for ever), busy stop by a thread that is not busy polling.
 //! ```
 
 use core::fmt;
@@ -90,7 +90,7 @@ impl State {
     pub const THREADED_BUSY_POLL: Self = Self::bit(11);
     /// Bit 12, which the kernel does not have: a worker pool acts on `SCHED_THREADED` in place of the thread.
     pub const POOL: Self = Self::bit(12);
-    /// Bit 13, which the kernel does not have: a group of CPUs polls the instance, and nobody else ([`crate::group`]).
+    /// Bit 13, which the kernel does not have: a group of CPUs polls the instance, and no other thread ([`crate::group`]).
     pub const GROUP: Self = Self::bit(13);
 
     /// No bit.

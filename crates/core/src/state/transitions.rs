@@ -27,7 +27,7 @@ impl core::error::Error for NotDisabled {}
 pub enum StopThread {
     /// Store this word: the mode bits are clear. Then wait until [`State::stop_thread_done`] and stop the thread.
     Cleared(State),
-    /// Somebody else than the thread owns the instance: wait [`STOP_THREAD_PAUSE`] and ask again.
+    /// Another than the thread owns the instance: wait [`STOP_THREAD_PAUSE`] and ask again.
     Busy,
 }
 
@@ -55,11 +55,11 @@ impl State {
 
     /// Hands an owned instance to who polls it next, and says who that is: with `THREADED` its thread, or the pool, by
     /// `SCHED_THREADED`; else softirq. The kernel looks at the mode first and sets the bit later; here both, and who acts
-    /// on the bit, are one change, so that nobody can act on a mode that is gone. A disabled instance is never threaded,
+    /// on the bit, are one change, so that no thread can act on a mode that is gone. A disabled instance is never threaded,
     /// so a thread that does not exist is never named. Source: `net/core/dev.c ____napi_schedule`.
     ///
     /// # Panics
-    /// If nobody owns the instance, or it belongs to a group ([`State::to_group`] is asked first).
+    /// If the instance has no owner, or it belongs to a group ([`State::to_group`] is asked first).
     #[inline]
     pub const fn schedule(self) -> (Self, Poller) {
         assert!(self.intersects(Self::SCHED), "only an owned instance can be scheduled");
@@ -90,7 +90,7 @@ impl State {
 
     /// The thread has to poll again although its mode was taken away: it gives `SCHED_THREADED` up, stays owner for the
     /// moment and schedules the instance, which softirq then polls. `None`: go on, the mode stands. The kernel's thread
-    /// goes on until a completion, and whoever stops it waits as long.
+    /// goes on until a completion, and the one that stops it waits as long.
     ///
     /// # Panics
     /// If the thread does not own the instance.
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// The instance's timer fired. `Some`: the timer's context is now the owner and must schedule. `None`: do nothing,
-    /// not even re-arm; a disable is pending or somebody owns the instance. A firing timer is no device event, so
+    /// not even re-arm; a disable is pending or the instance has an owner. A firing timer is no device event, so
     /// `MISSED` is never set. Source: `net/core/dev.c napi_watchdog`.
     #[inline]
     #[must_use]
@@ -130,7 +130,7 @@ impl State {
 
     /// A prefer-busy-poll user failed to become owner and says that it waits. Only such a loser sets the bit. Source:
     /// `net/core/dev.c __napi_busy_loop`. Unlike there, an instance that is disabled or about to be is left alone: the
-    /// bit would otherwise outlive the disable that has just cleared it. So is one of a group, which waits for nobody.
+    /// bit would otherwise outlive the disable that has just cleared it. So is one of a group, which does not wait.
     #[inline]
     #[must_use]
     pub const fn busy_contended(self) -> Self {
@@ -145,7 +145,7 @@ impl State {
     /// busy_poll_stop`.
     ///
     /// # Panics
-    /// If nobody busy polls the instance, or its thread does.
+    /// If no program busy polls the instance, or its thread does.
     #[inline]
     #[must_use]
     pub const fn busy_stop_begin(self) -> Self {
@@ -208,7 +208,7 @@ impl State {
         (if busy { self.with(Self::IN_BUSY_POLL) } else { self.without(Self::IN_BUSY_POLL) }, busy)
     }
 
-    /// A disable begins: from here on nobody new becomes owner. Source: `net/core/dev.c napi_disable_locked`.
+    /// A disable begins: from here on there is no new owner. Source: `net/core/dev.c napi_disable_locked`.
     ///
     /// # Panics
     /// If the instance is disabled or being disabled already; the kernel would wait for ever.
@@ -220,7 +220,7 @@ impl State {
         self.with(Self::DISABLE)
     }
 
-    /// The disable takes the instance once nobody owns it. `None`: still owned; sleep between [`DISABLE_PAUSE_MIN`] and
+    /// The disable takes the instance once it has no owner. `None`: still owned; sleep between [`DISABLE_PAUSE_MIN`] and
     /// [`DISABLE_PAUSE_MAX`], then ask again. Source: `net/core/dev.c napi_disable_locked`.
     ///
     /// # Panics
@@ -273,8 +273,8 @@ impl State {
         self.without(Self::MODE).with(Self::mode_bits(threaded))
     }
 
-    /// First half of stopping the thread: clears the mode bits if the thread is the owner or nobody is. Source:
-    /// `net/core/dev.c napi_stop_kthread`. Unlike there, a disabled instance counts as owned by nobody: the kernel
+    /// First half of stopping the thread: clears the mode bits if the thread is the owner or there is none. Source:
+    /// `net/core/dev.c napi_stop_kthread`. Unlike there, a disabled instance counts as without owner: the kernel
     /// waits for a release that never comes, with the device lock held. So does one of a group, for the same reason.
     #[inline]
     pub const fn stop_thread_claim(self) -> StopThread {

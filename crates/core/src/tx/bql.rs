@@ -24,7 +24,7 @@ pub const OBJECT_BYTES_MAX: u32 = u32::MAX / 16;
 /// Largest limit. Source: `include/linux/dynamic_queue_limits.h DQL_MAX_LIMIT`.
 pub const LIMIT_BYTES_MAX: u32 = u32::MAX / 2 - OBJECT_BYTES_MAX;
 
-/// The sender's side: changed by whoever holds the transmit lock.
+/// The sender's side: changed by the holder of the transmit lock.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct BqlSent {
     /// Bytes ever given to the ring, modulo 2^32.

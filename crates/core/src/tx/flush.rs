@@ -7,9 +7,9 @@
 //! | batch | what happens | flusher is told | others were told |
 //! |---|---|---|---|
 //! | deactivated | all dropped | Drop | Success |
-//! | one packet, nothing waits, nobody runs, bypass allowed | straight to the driver, then a run | Success | |
-//! | else, one packet | queued, then a run unless somebody runs | what came of it | |
-//! | else | each queued in order, then a run unless somebody runs | Success, whatever came of its own | Success |
+//! | one packet, nothing waits, no thread runs, bypass allowed | straight to the driver, then a run | Success | |
+//! | else, one packet | queued, then a run unless a thread runs | what came of it | |
+//! | else | each queued in order, then a run unless a thread runs | Success, whatever came of its own | Success |
 //!
 //! What came of the flusher's own packet is known as well ([`Flushed::own`]), for an executor that tells of that. Drops are
 //! counted in any case, each with its reason.
@@ -43,7 +43,7 @@ pub struct FlushView {
     pub empty: bool,
     /// The batch is one packet.
     pub single: bool,
-    /// Somebody runs it, with the root lock dropped.
+    /// A thread runs it, with the root lock dropped.
     pub running: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Flushed<P> {
     pub code: XmitCode,
     /// What came of the flusher's own packet.
     pub own: XmitCode,
-    /// The flusher became runner: carry this out before giving up the lock for good. `None`: somebody else runs the
+    /// The flusher became runner: carry this out before giving up the lock for good. `None`: another thread runs the
     /// discipline and will look again, or it is deactivated.
     pub run: Option<TxRun<P>>,
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! sender --push--> defer list --the one whose push found it empty: flush--> qdisc --run--> chain --> driver
 //!    |  \--full: burst drop                    |  \--empty, allowed: bypass---------------->|
-//!    |     somebody flushes: done              \--deactivated: drop all     requeue list <--/ full: to the front
+//!    |     a thread flushes: done              \--deactivated: drop all     requeue list <--/ full: to the front
 //!    \--no qdisc: noqueue ------------------------------------------------------------------> driver
 //! run out of quota, driver full: schedule --> transmit softirq --> run      room again: wake --> schedule
 //! ```

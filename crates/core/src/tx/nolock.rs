@@ -3,7 +3,7 @@
 //! qdisc_run_begin`, `qdisc_run_end`, `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c
 //! pfifo_fast_dequeue`, `qdisc_maybe_clear_missed` (Linux 7.3).
 //!
-//! Nobody waits, so whoever does not get the lock must be sure that the runner looks again. Two bits of
+//! No thread waits, so one that does not get the lock must be sure that the runner looks again. Two bits of
 //! [`QdiscState`] see to it:
 //!
 //! * A sender queues its packet, and tries the lock. Failing, it sets `MISSED`, and tries once more: either it gets the
@@ -36,7 +36,7 @@ pub const fn plan(can_bypass: bool, state: QdiscState) -> NolockPlan {
 pub enum Recheck {
     /// Straight to the driver, and a run afterwards if all went well and [`QdiscState::may_hold`]. It is told success.
     Transmit,
-    /// Somebody has put packets back meanwhile: queue the packet and run.
+    /// A thread has put packets back meanwhile: queue the packet and run.
     Enqueue,
 }
 
@@ -56,7 +56,7 @@ pub enum BeginStep {
     Miss,
     /// The caller runs the discipline, and ends by releasing the lock and asking [`end_schedules`].
     Run,
-    /// Somebody else runs it, and will look again.
+    /// Another thread runs it, and will look again.
     GiveUp,
 }
 
@@ -109,7 +109,7 @@ impl NolockBegin {
         };
     }
 
-    /// `MISSED` is set; it `was` set before, so somebody else has seen to it that the runner looks again.
+    /// `MISSED` is set; it `was` set before, so another thread has seen to it that the runner looks again.
     ///
     /// # Panics
     /// If it was not asked for.

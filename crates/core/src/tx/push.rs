@@ -23,7 +23,7 @@ pub enum PushStep {
     /// Add 1 to the defer count and take the sum. Answer: [`Push::on_counted`].
     Count,
     /// Link the packet to the head that was seen and swap it in. Answer: [`Push::on_linked`], or [`Push::on_moved`] if
-    /// somebody was faster.
+    /// another sender was faster.
     Link,
     /// The push is over.
     Done(Pushed),
@@ -33,10 +33,10 @@ pub enum PushStep {
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Pushed {
-    /// This packet is the first: take the root lock and flush ([`crate::tx::flush`]). Nobody else flushes until the
+    /// This packet is the first: take the root lock and flush ([`crate::tx::flush`]). No other sender flushes until the
     /// list has been taken.
     Flush,
-    /// Somebody flushes this packet as well: the sender is done.
+    /// Another sender flushes this packet as well: the sender is done.
     Handed,
     /// Too many wait already: drop the packet for [`super::DropReason::Burst`], and count it, which the kernel does
     /// not.

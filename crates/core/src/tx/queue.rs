@@ -17,7 +17,7 @@ impl QueueBits {
     pub const DRIVER_OFF: Self = Self::bit(0);
     /// The stack has stopped the queue: the byte limit is used up ([`crate::tx::bql`]).
     pub const STACK_OFF: Self = Self::bit(1);
-    /// Somebody holds all queues of the device still for a moment.
+    /// A thread holds all queues of the device still for a moment.
     pub const FROZEN: Self = Self::bit(2);
 
     /// Either of the off bits.
@@ -42,7 +42,7 @@ impl QueueBits {
         self.with(Self::DRIVER_OFF)
     }
 
-    /// The driver goes on, in a place where somebody transmits anyway: nothing is scheduled.
+    /// The driver goes on, in a place where a thread transmits anyway: nothing is scheduled.
     #[inline]
     #[must_use]
     pub const fn start_driver(self) -> Self {
@@ -85,7 +85,7 @@ impl QueueBits {
         self.with(Self::FROZEN)
     }
 
-    /// And go on; `true`: schedule, for somebody may have found the queue frozen.
+    /// And go on; `true`: schedule, for a thread may have found the queue frozen.
     #[inline]
     #[must_use]
     pub const fn thaw(self) -> (Self, bool) {

@@ -66,7 +66,7 @@ pub struct Root<P> {
     pub(super) running: bool,
     backlog_bytes: u64,
     stats: QdiscStats,
-    /// The memory of a run's chain, while nobody runs.
+    /// The memory of a run's chain, while no thread runs.
     pub(super) spare: VecDeque<P>,
 }
 
@@ -102,7 +102,7 @@ impl<P: TxPacket> Root<P> {
         self.backlog_bytes
     }
 
-    /// True while somebody runs it. The lock may be free meanwhile.
+    /// True while a thread runs it. The lock may be free meanwhile.
     #[inline]
     #[must_use]
     pub const fn is_running(&self) -> bool {

@@ -96,7 +96,7 @@ pub struct TxRun<P> {
 }
 
 impl<P: TxPacket> TxRun<P> {
-    /// Becomes runner, under the root lock. `None`: somebody else is, and will dequeue again after what the caller has
+    /// Becomes runner, under the root lock. `None`: another thread is, and will dequeue again after what the caller has
     /// queued.
     #[must_use = "a run that is not carried out leaves its discipline running for ever"]
     pub fn begin(root: &mut Root<P>, quota_pkts: u32) -> Option<Self> {
@@ -111,7 +111,7 @@ impl<P: TxPacket> TxRun<P> {
     /// Becomes runner with a packet that passes by the discipline; it does not count against the quota.
     ///
     /// # Panics
-    /// If somebody else runs, or packets wait.
+    /// If another thread runs, or packets wait.
     pub(super) fn bypass(root: &mut Root<P>, packet: P, quota_pkts: u32) -> Self {
         assert!(root.qlen() == 0, "a packet that passes by must not overtake others");
         let Some(mut run) = Self::begin(root, quota_pkts) else { panic!("one runner at a time") };
@@ -247,7 +247,7 @@ impl<P: TxPacket> TxRun<P> {
         };
     }
 
-    /// The run is over, and somebody else may run the discipline.
+    /// The run is over, and another thread may run the discipline.
     ///
     /// # Panics
     /// If it is not over.

@@ -2,7 +2,7 @@
 //! `net_tx_action` (Linux 7.3).
 //!
 //! For each discipline that [`OutputQueue::take`] hands out: take the root lock, apply
-//! [`crate::tx::state::QdiscState::unschedule`], begin a run ([`crate::tx::run::TxRun::begin`]; somebody else may run
+//! [`crate::tx::state::QdiscState::unschedule`], begin a run ([`crate::tx::run::TxRun::begin`]; another thread may run
 //! it, and looks again), carry it out, release the lock, and give back the memory of drops. Completed packets are freed
 //! before.
 

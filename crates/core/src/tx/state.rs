@@ -7,7 +7,7 @@
 //! ```text
 //! idle --schedule--> SCHED (on one CPU's output queue) --softirq takes it: unschedule--> run
 //! alive --deactivate--> DEACTIVATED --activate--> alive (and scheduled, if packets wait)
-//! no root lock: nobody left behind --miss--> MISSED --empty dequeue--> none | --queue stopped--> DRAINING
+//! no root lock: none left behind --miss--> MISSED --empty dequeue--> none | --queue stopped--> DRAINING
 //! ```
 
 use crate::bits::{set_of_bits, shown_as_set, word};
@@ -23,7 +23,7 @@ impl QdiscState {
     pub const SCHED: Self = Self::bit(0);
     /// It is taken away from its device: nothing is queued and nothing scheduled.
     pub const DEACTIVATED: Self = Self::bit(1);
-    /// Without root lock: somebody could not become runner, or the runner has left something.
+    /// Without root lock: a thread could not become runner, or the runner has left something.
     pub const MISSED: Self = Self::bit(2);
     /// Without root lock: packets wait, and the transmit queue is stopped; its wake brings the runner.
     pub const DRAINING: Self = Self::bit(3);
@@ -125,16 +125,16 @@ pub enum DeactivateStep {
     /// Wait until every sender that may have found the old discipline has left the transmit path. Answer:
     /// [`Deactivation::on_done`].
     WaitForSenders,
-    /// Under the root lock (without one: with nobody running): drop what is queued ([`super::root::Root::reset`]).
+    /// Under the root lock (without one: while no thread runs): drop what is queued ([`super::root::Root::reset`]).
     /// Answer: [`Deactivation::on_done`].
     Reset,
-    /// Wait until nobody runs it and no softirq has it on its list. Answer: [`Deactivation::on_done`].
+    /// Wait until no thread runs it and no softirq has it on its list. Answer: [`Deactivation::on_done`].
     WaitForRunner,
-    /// The discipline is empty and nobody knows it any more.
+    /// The discipline is empty and not known any more.
     Done,
 }
 
-/// One deactivation. The kernel resets once; here it happens a second time when nobody runs, because the last runner may
+/// One deactivation. The kernel resets once; here it happens a second time when no thread runs, because the last runner may
 /// have put a chain back after the first. Source: `net/sched/sch_generic.c dev_deactivate_many`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Deactivation {

@@ -58,7 +58,7 @@ impl Deliver {
         acquired
     }
 
-    /// `__napi_schedule` by whoever just obtained SCHED: hands the instance to its thread, or to the poll
+    /// `__napi_schedule` by the thread that just obtained SCHED: hands the instance to its thread, or to the poll
     /// list of this CPU.
     pub(crate) fn schedule_owned(&self, cx: Context, napi: &Napi) {
         napi.counters.scheduled();

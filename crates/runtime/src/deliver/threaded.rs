@@ -1,7 +1,7 @@
 //! Who polls an instance in threaded mode: `napi_set_threaded`, `napi_stop_kthread`.
 //!
 //! Threads are started and waited for without the control lock, which others need meanwhile. What keeps two changes of one
-//! device apart is a lock of its own (`Device::threaded_changes`), taken before the control lock and by nobody else.
+//! device apart is a lock of its own (`Device::threaded_changes`), taken before the control lock and nowhere else.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,7 +20,7 @@ use crate::threads::{ThreadRole, pass_on};
 use crate::tx::PerThread;
 use napier_stack::park::Parker;
 
-/// Scheduled instances and the workers that poll them. Who schedules waits for nobody; workers lock once per schedule.
+/// Scheduled instances and the workers that poll them. A thread that schedules does not wait; workers lock once per schedule.
 pub(crate) struct Workqueue {
     /// Scheduled instances that no worker has seen.
     scheduled: List,

@@ -15,7 +15,7 @@ use crate::bounds::NR_CPUS;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
 use crate::tx::PerThread;
-use napier_stack::seams::{Busy, ContextShown, Dependant, Host, IrqHandOver, Lifetime, Settings, Wait};
+use napier_stack::seams::{Busy, ContextShown, Dependant, Host, HostSettings, IrqHandOver, Lifetime, Wait};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]
@@ -36,13 +36,13 @@ impl EngineHost {
     }
 }
 
-impl Settings for EngineHost {
+impl HostSettings for EngineHost {
     fn sysctl_busy_read(&self) -> u32 {
-        self.engine(Settings::sysctl_busy_read).unwrap_or(0)
+        self.engine(HostSettings::sysctl_busy_read).unwrap_or(0)
     }
 
     fn sysctl_busy_poll(&self) -> u32 {
-        self.engine(Settings::sysctl_busy_poll).unwrap_or(0)
+        self.engine(HostSettings::sysctl_busy_poll).unwrap_or(0)
     }
 
     fn first_napi_id(&self) -> u32 {
@@ -93,7 +93,7 @@ impl Lifetime for EngineHost {
 }
 
 /// Here and below: as event contexts see it, which no instance owns.
-impl Settings for EngineInner {
+impl HostSettings for EngineInner {
     fn sysctl_busy_read(&self) -> u32 {
         self.deliver.sysctl.busy_read()
     }

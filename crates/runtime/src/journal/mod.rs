@@ -25,7 +25,7 @@ use napier_core::poll::AfterPoll;
 use napier_core::state::{State, Threaded};
 use napier_core::time::{Instant, Span};
 
-pub(crate) use recorder::{Answer, Recorder, Tap};
+pub(crate) use recorder::{Recorder, RuleAnswer, Tap};
 
 /// What was recorded so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -72,7 +72,7 @@ pub enum Event {
         /// What the rule answered; true if it answers nothing.
         answer: bool,
     },
-    /// Whoever owns the instance handed it to this poller.
+    /// The owner handed the instance to this poller.
     Scheduled {
         /// Who polls it next.
         target: Target,
@@ -199,13 +199,13 @@ pub enum Event {
 /// A rule on the state word: the function of [`napier_core::state::State`] with the same name.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
-    /// An interrupt or a resume asks for the instance. Answer: it got the ownership.
+    /// An interrupt or a resume asks for the instance. RuleAnswer: it got the ownership.
     SchedulePrep,
-    /// The owner asks who polls. Answer: the instance's thread, or the pool; [`Event::Scheduled`] says which.
+    /// The owner asks who polls. RuleAnswer: the instance's thread, or the pool; [`Event::Scheduled`] says which.
     Schedule,
-    /// The timer's callback. Answer: it got the ownership.
+    /// The timer's callback. RuleAnswer: it got the ownership.
     TimerAcquire,
-    /// A busy poller's attempt. Answer: it got the ownership.
+    /// A busy poller's attempt. RuleAnswer: it got the ownership.
     BusyAcquire,
     /// A prefer-busy poller lost such an attempt.
     BusyContended,
@@ -213,15 +213,15 @@ pub enum Rule {
     BusyStopBegin,
     /// A busy poller that keeps its pledge lets go.
     BusyStopRelease,
-    /// A completion lets go. Answer: an event was missed, and the instance is still owned.
+    /// A completion lets go. RuleAnswer: an event was missed, and the instance is still owned.
     CompleteRelease,
-    /// The thread, or a worker of the pool, begins a turn. Answer: it busy polls.
+    /// The thread, or a worker of the pool, begins a turn. RuleAnswer: it busy polls.
     ThreadTurn,
-    /// A thread, or a worker, that has to poll again finds its mode gone. Answer: so it is, and it hands the instance over.
+    /// A thread, or a worker, that has to poll again finds its mode gone. RuleAnswer: so it is, and it hands the instance over.
     ThreadLeave,
     /// A disable begins.
     DisableBegin,
-    /// It asks whether nobody owns the instance. Answer: so it is, and the disable does now.
+    /// It asks whether the instance has no owner. RuleAnswer: so it is, and the disable owns it now.
     DisableClaim,
     /// It ends.
     DisableEnd,

@@ -12,25 +12,25 @@ use napier_sys::clock::Clock;
 use napier_sys::current;
 
 /// Answers of rules, as the journal holds them.
-pub(crate) trait Answer: Copy {
+pub(crate) trait RuleAnswer: Copy {
     /// True for rules that answer nothing.
     fn as_bool(self) -> bool;
 }
 
-impl Answer for bool {
+impl RuleAnswer for bool {
     fn as_bool(self) -> bool {
         self
     }
 }
 
 /// Whether a thread polls; which one, the record of the schedule says.
-impl Answer for Poller {
+impl RuleAnswer for Poller {
     fn as_bool(self) -> bool {
         self != Self::Softirq
     }
 }
 
-impl Answer for () {
+impl RuleAnswer for () {
     fn as_bool(self) -> bool {
         true
     }
@@ -104,7 +104,7 @@ impl Tap {
         this
     }
 
-    /// Does `act` and records it, as one step for all that is journaled. `act` waits for nobody.
+    /// Does `act` and records it, as one step for all that is journaled. `act` does not wait.
     #[cold]
     pub(crate) fn record<R, E: Into<Option<Event>>>(
         &self,

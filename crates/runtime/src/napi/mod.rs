@@ -1,4 +1,4 @@
-//! A NAPI instance as the engine runs it: the state word that everybody may change by rule, and the
+//! A NAPI instance as the engine runs it: the state word that any thread may change by rule, and the
 //! data that only the owner of SCHED may touch.
 
 mod config;
@@ -7,10 +7,10 @@ pub(crate) mod context;
 pub(crate) mod hold;
 mod kthread;
 mod moderation;
-mod rehearsal;
 mod sink;
 mod stats;
 mod timer;
+mod warming;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 use napier_ring::{Exclusive, StateCell};
 
-use crate::journal::{Answer, Event, Rule, Tap};
+use crate::journal::{Event, Rule, RuleAnswer, Tap};
 use crate::netdev::Device;
 use crate::port::{IrqLine, RxQueue};
 use crate::tx::TxPath;
@@ -34,11 +34,11 @@ use napier_stack::merge::Merging;
 use napier_stack::park::Parker;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
-use rehearsal::Rehearsal;
 pub(crate) use sink::RawSink;
 use stats::NapiCounters;
 pub use stats::NapiStats;
 use timer::TimerSlot;
+use warming::CacheWarming;
 
 /// What only the owner of SCHED may touch.
 pub(crate) struct Owned {
@@ -49,7 +49,7 @@ pub(crate) struct Owned {
     pub(crate) raw: Option<RawSink>,
     /// Packets that wait for others of their flow.
     pub(crate) merging: Merging,
-    rehearsal: Rehearsal,
+    warming: CacheWarming,
 }
 
 /// One NAPI instance.
@@ -77,7 +77,7 @@ pub(crate) struct Napi {
     /// Processor that the instance's thread is pinned to.
     pub(crate) thread_cpu: Mutex<Option<usize>>,
     pub(crate) kthread: Mutex<Option<Kthread>>,
-    /// Wakes whoever runs the instance as a thread.
+    /// Wakes the thread that runs the instance.
     pub(crate) thread_parker: Parker,
     /// Wakes a thread that is blocked on the bound raw port.
     pub(crate) raw_parker: Parker,
@@ -113,7 +113,7 @@ impl Napi {
                 defers_left: 0,
                 raw: None,
                 merging: Merging::default(),
-                rehearsal: Rehearsal::new(),
+                warming: CacheWarming::new(),
             }),
             irq,
             irq_cpu: AtomicU32::new(irq_cpu),
@@ -157,7 +157,7 @@ impl Napi {
 
     /// Applies a rule to the state word as one compare-and-swap loop; `name` is how the journal calls it.
     #[inline]
-    pub(crate) fn transition<R: Answer>(&self, name: Rule, mut rule: impl FnMut(State) -> (State, R)) -> R {
+    pub(crate) fn transition<R: RuleAnswer>(&self, name: Rule, mut rule: impl FnMut(State) -> (State, R)) -> R {
         let apply = || {
             self.state.update(|bits| {
                 let (next, answer) = rule(State::from_bits(bits));
@@ -217,7 +217,7 @@ impl Napi {
         }
     }
 
-    /// Whether whoever ends a busy loop unmasks the interrupt for certain, so that it may be masked while the loop runs.
+    /// Whether the end of a busy loop unmasks the interrupt for certain, so that it may be masked while the loop runs.
     #[inline]
     pub(crate) fn masks_for_busy_poller(&self) -> bool {
         self.defer_hard_irqs.load(Ordering::Relaxed) == 0
@@ -293,7 +293,7 @@ impl Napi {
     /// long ago this poll began. So a round takes no more than was there at its beginning.
     #[inline]
     fn drive_stack(&self, owned: &mut Owned, budget_pkts: u32) -> u32 {
-        let Owned { rx, merging, rehearsal, .. } = owned;
+        let Owned { rx, merging, warming, .. } = owned;
         merging.switch(self.device.merges.load(Ordering::Relaxed));
         let mut work = 0;
         loop {
@@ -309,8 +309,8 @@ impl Napi {
                 while work < until
                     && let Some((frame, len)) = rx.take()
                 {
-                    if rehearsal.wants_sample() {
-                        rehearsal.keep(rx.frames_home().table().data(&frame, len as usize));
+                    if warming.wants_sample() {
+                        warming.keep(rx.frames_home().table().data(&frame, len as usize));
                     }
                     // Before it is handled: that may panic, which costs the frame and no more.
                     work += 1;

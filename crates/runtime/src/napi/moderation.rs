@@ -10,7 +10,7 @@ use napier_ring::{AfterPoll, IrqHold};
 /// Set beside `rx-usecs` where the instance decides by itself.
 const ADAPTIVE: u64 = 1 << 32;
 
-/// How much later than an adaptive hold ends the timer looks whether a program has come by: then it is four times as long.
+/// How much later than an adaptive hold ends the timer looks whether a program has looked: then it is four times as long.
 const TIMER_AFTER: Span = Span::from_us(192);
 
 /// How long after an interrupt the next one is held back: the line stays masked so long after the poll.
@@ -127,7 +127,7 @@ impl Moderation {
         self.hold.until_on(cpu).map(|ns| self.timer_at(self.instant(ns)))
     }
 
-    /// A program that comes by ends what is due, so an adaptive line does without a kernel timer for each hold.
+    /// A program that receives ends what is due, so an adaptive line does without a kernel timer for each hold.
     fn timer_at(&self, until: Instant) -> Instant {
         let adaptive = self.rule.load(Ordering::Relaxed) & ADAPTIVE != 0;
         if adaptive { until + TIMER_AFTER } else { until }

@@ -10,7 +10,7 @@ use napier_stack::DryRun;
 
 use super::{Napi, Owned};
 
-/// Longest packet that is kept for dry runs: with longer ones nobody waits for half a microsecond.
+/// Longest packet that is kept for dry runs: with longer ones half a microsecond does not matter.
 const SAMPLE_BYTES_MAX: usize = 128;
 /// Empty polls from one dry run to the next: some microseconds of polls, of which it takes a twentieth.
 const POLLS_PER_RUN: u32 = 32;
@@ -18,7 +18,7 @@ const POLLS_PER_RUN: u32 = 32;
 const RUNS_PER_SAMPLE: u32 = 64;
 
 /// A packet that came, for dry runs; the owner's.
-pub(crate) struct Rehearsal {
+pub(crate) struct CacheWarming {
     /// The next packet that comes is kept.
     wants_sample: bool,
     bytes: [u8; SAMPLE_BYTES_MAX],
@@ -28,7 +28,7 @@ pub(crate) struct Rehearsal {
     runs: u32,
 }
 
-impl Rehearsal {
+impl CacheWarming {
     pub(super) const fn new() -> Self {
         Self { wants_sample: false, bytes: [0; SAMPLE_BYTES_MAX], length: 0, empty_polls: 0, runs: 0 }
     }
@@ -69,27 +69,27 @@ impl Rehearsal {
         Some(self.length.into())
     }
 
-    /// What came last belongs to nobody: another one is wanted.
+    /// What came last goes to no socket: another one is wanted.
     const fn forget(&mut self) {
         self.length = 0;
     }
 }
 
 impl Napi {
-    /// A poll found nothing. Nobody else's packets are late for what is done here: the ring is looked at again after it.
+    /// A poll found nothing. No packet is late for what is done here: the ring is looked at again after it.
     #[inline]
     pub(crate) fn polled_in_vain(&self, owned: &mut Owned) {
-        if owned.rehearsal.is_due() && owned.raw.is_none() {
+        if owned.warming.is_due() && owned.raw.is_none() {
             self.dry_run(owned);
         }
     }
 
     #[inline(never)]
     fn dry_run(&self, owned: &mut Owned) {
-        let Owned { rx, rehearsal, .. } = owned;
+        let Owned { rx, warming, .. } = owned;
         let home = rx.frames_home();
         let Some(mut frame) = home.alloc() else { return };
-        let Some(len) = rehearsal.fill(home.table(), &mut frame) else { return home.free(frame) };
+        let Some(len) = warming.fill(home.table(), &mut frame) else { return home.free(frame) };
         let view = self.device.netns.view();
         let run = || view.dry_run(self.device.ifindex, frame, len);
         // As for a packet that came: a mistake of ours costs the frame, which the pass sends home.
@@ -97,7 +97,7 @@ impl Napi {
             Ok((frame, came)) => {
                 home.free(frame);
                 match came {
-                    DryRun::Nowhere => rehearsal.forget(),
+                    DryRun::Nowhere => warming.forget(),
                     DryRun::Reached => {
                         #[cfg(test)]
                         self.dry_runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Napi {
             }
             Err(_) => {
                 self.device.netns.note_fault();
-                rehearsal.forget();
+                warming.forget();
             }
         }
     }

@@ -38,7 +38,7 @@ impl Decider {
     }
 
     /// Members wait too long that are not alone on their CPUs: the oldest goes elsewhere, then the next, each to a CPU of its
-    /// own, until nobody is late beside others. True: something was decided.
+    /// own, until no member is late beside others. True: something was decided.
     fn grow(&mut self, now: Instant, members: &[MemberView], cpus: &[CpuView]) -> bool {
         let before = self.decisions.len();
         for _ in 0..members.len() {

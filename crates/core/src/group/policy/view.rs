@@ -18,7 +18,7 @@ pub struct MemberView {
     pub load: u16,
     /// Time that one packet of it takes, as the last polls had it.
     pub per_packet: Span,
-    /// It cannot be moved now: it is in a turn of a CPU that has stopped, or somebody takes it out of the group.
+    /// It cannot be moved now: it is in a turn of a CPU that has stopped, or it is taken out of the group.
     pub fixed: bool,
 }
 

@@ -8,7 +8,7 @@ use napier_sys::sched::{available_cpus, set_class_of};
 use napier_sys::topology::is_isolated;
 
 use super::control::GroupChangeError;
-use super::{Group, GroupTable, Poller};
+use super::{CpuPoller, Group, GroupTable};
 use crate::deliver::softirq::class::FIFO_PRIORITY;
 
 /// Below interrupt and softirq threads, which the group's own work may wait for.
@@ -51,7 +51,7 @@ impl GroupClass {
     }
 }
 
-impl Poller {
+impl CpuPoller {
     /// Puts its thread into the class.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Group {
     /// Puts all its threads into the class, or none.
     ///
     /// # Errors
-    /// As [`Poller::set_class`].
+    /// As [`CpuPoller::set_class`].
     pub(super) fn set_class(&self, class: GroupClass) -> Result<(), GroupChangeError> {
         let mut before = self.class.lock().expect("only stored");
         let pollers = self.pollers.load_full();
@@ -113,7 +113,7 @@ impl GroupTable {
 }
 
 /// Between two rounds: a real-time thread lets the others of its CPU run. True: it did.
-pub(super) fn step_aside(poller: &Poller, way: &mut GiveWay, now: Instant) -> bool {
+pub(super) fn step_aside(poller: &CpuPoller, way: &mut GiveWay, now: Instant) -> bool {
     let others = poller.fifo.load(Ordering::Relaxed) && poller.shared.load(Ordering::Relaxed);
     let aside = way.asks(now, others);
     if aside {

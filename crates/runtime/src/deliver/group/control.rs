@@ -13,7 +13,7 @@ use napier_sys::sched::available_cpus;
 
 use super::elsewhere::Stands;
 use super::policy::Turn;
-use super::{Group, GroupClass, GroupTable, Member, Poller, stall_ns};
+use super::{CpuPoller, Group, GroupClass, GroupMember, GroupTable, stall_ns};
 use crate::deliver::Deliver;
 use crate::napi::{Context, Napi};
 
@@ -201,7 +201,7 @@ impl GroupTable {
             turn.place(&group, deliver.clock.now())
         };
         let cpu = cpu.expect("a group that takes members has a CPU");
-        let member = Arc::new(Member::new(napi.clone(), &group));
+        let member = Arc::new(GroupMember::new(napi.clone(), &group));
         member.turn_ended_ns.store(deliver.clock.now().ns, Ordering::Relaxed);
         assert!(member.sit_if(|seat| seat.reserve(cpu)), "it is new");
         self.member(&napi).store(Some(member.clone()));
@@ -233,7 +233,7 @@ impl GroupTable {
     }
 
     /// A member leaves its group: from here on it is polled as if it had never been there.
-    pub(super) fn take_out(&self, deliver: &Deliver, group: &Group, member: &Arc<Member>) {
+    pub(super) fn take_out(&self, deliver: &Deliver, group: &Group, member: &Arc<GroupMember>) {
         member.set_run(false);
         let _control = deliver.control();
         let napi = &*member.napi;
@@ -283,7 +283,7 @@ impl GroupTable {
 
 /// A group gets a CPU, and its thread.
 fn add_poller(deliver: &Arc<Deliver>, group: &Arc<Group>, cpu: GroupCpu) -> Result<(), GroupChangeError> {
-    let poller = Arc::new(Poller::new(cpu));
+    let poller = Arc::new(CpuPoller::new(cpu));
     poller.seen_ns.store(deliver.clock.now().ns, Ordering::Relaxed);
     group.start(deliver, &poller).map_err(|error| GroupChangeError::ThreadNotCreated { cpu: cpu.0, error })?;
     if let Err(error) = poller.set_class(*group.class.lock().expect("only stored")) {
@@ -295,9 +295,9 @@ fn add_poller(deliver: &Arc<Deliver>, group: &Arc<Group>, cpu: GroupCpu) -> Resu
     Ok(())
 }
 
-/// Who runs the member's discipline by the settings in force. A group that does is told to look, whatever it does now: nobody
-/// else looks at what senders push.
-fn set_run(deliver: &Deliver, group: &Group, member: &Member) {
+/// Who runs the member's discipline by the settings in force. A group that does is told to look, whatever it does now: no other
+/// thread looks at what senders push.
+fn set_run(deliver: &Deliver, group: &Group, member: &GroupMember) {
     let cx = Context::current().kick_only();
     member.set_run(group.is_always_awake());
     if group.is_always_awake() {
@@ -305,7 +305,7 @@ fn set_run(deliver: &Deliver, group: &Group, member: &Member) {
     }
 }
 
-/// The group becomes the owner, once whoever is has let go; false: the instance is disabled.
+/// The group becomes the owner, once the owner has let go; false: the instance is disabled.
 pub(super) fn claim(deliver: &Deliver, napi: &Napi) -> bool {
     // Nobody enables or disables meanwhile.
     let _control = deliver.control();

@@ -6,13 +6,13 @@ use std::sync::{Arc, PoisonError};
 use napier_core::time::{Instant, Span};
 use napier_sys::sched::{pin_thread, unpin_thread};
 
-use super::{Group, Member, Poller};
+use super::{CpuPoller, Group, GroupMember};
 use crate::threads::pass_on;
 
 /// How long a turn of a thread that polls may take before it is helped on.
 const STANDS: Span = Span::from_ms(10);
 
-impl Poller {
+impl CpuPoller {
     /// Waits for its end.
     pub(super) fn join(&self) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
@@ -29,7 +29,7 @@ impl Poller {
 /// A thread of a group that does not end its turn, for another one has its processor: it goes on elsewhere until this is dropped.
 pub(super) struct Stands {
     since: Instant,
-    elsewhere: Option<Arc<Poller>>,
+    elsewhere: Option<Arc<CpuPoller>>,
 }
 
 impl Stands {
@@ -37,7 +37,7 @@ impl Stands {
         Self { since: now, elsewhere: None }
     }
 
-    pub(super) fn look(&mut self, group: &Group, member: &Member, now: Instant) {
+    pub(super) fn look(&mut self, group: &Group, member: &GroupMember, now: Instant) {
         if self.elsewhere.is_none() && now - self.since >= STANDS {
             self.elsewhere = group.poller(member.seat().cpu());
             self.elsewhere.iter().for_each(|poller| unpin_thread(poller.pid.load(Ordering::Relaxed)));

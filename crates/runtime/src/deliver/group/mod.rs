@@ -40,7 +40,7 @@ pub use show::{GroupInfo, GroupMemberInfo, GroupOfNapi, PollerInfo};
 const NOWHERE: u32 = u32::MAX;
 
 /// A queue that a group polls.
-pub(crate) struct Member {
+pub(crate) struct GroupMember {
     napi: Arc<Napi>,
     group: Weak<Group>,
     seat: StateCell,
@@ -68,7 +68,7 @@ struct Own {
     run: OwnerTurns,
 }
 
-impl Member {
+impl GroupMember {
     fn new(napi: Arc<Napi>, group: &Arc<Group>) -> Self {
         Self {
             napi,
@@ -88,7 +88,7 @@ impl Member {
     }
 
     /// The group runs the queue's discipline, and senders only push, for as long as one of its CPUs is always awake; else they
-    /// run it themselves, for nobody would look at what they push.
+    /// run it themselves, for no thread would look at what they push.
     fn set_run(&self, always_awake: bool) {
         let mut before = self.run_before.lock().expect("no panic while held");
         let path = self.napi.tx_path();
@@ -120,7 +120,7 @@ impl Member {
 }
 
 /// A CPU of a group, and its thread.
-struct Poller {
+struct CpuPoller {
     cpu: GroupCpu,
     place: Place,
     word: StateCell,
@@ -140,7 +140,7 @@ struct Poller {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Poller {
+impl CpuPoller {
     fn new(cpu: GroupCpu) -> Self {
         Self {
             cpu,
@@ -195,8 +195,8 @@ impl Poller {
 /// A group that runs.
 pub(crate) struct Group {
     name: String,
-    pollers: ArcSwap<Vec<Arc<Poller>>>,
-    members: ArcSwap<Vec<Arc<Member>>>,
+    pollers: ArcSwap<Vec<Arc<CpuPoller>>>,
+    members: ArcSwap<Vec<Arc<GroupMember>>>,
     turn: Mutex<Turn>,
     /// What is in force, for who looks: `turn` may be with a CPU that the host has stopped.
     settings: Mutex<Settings>,
@@ -209,12 +209,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    fn poller(&self, cpu: GroupCpu) -> Option<Arc<Poller>> {
+    fn poller(&self, cpu: GroupCpu) -> Option<Arc<CpuPoller>> {
         self.pollers.load().iter().find(|poller| poller.cpu == cpu).cloned()
     }
 
     /// A member has something to poll on this CPU, and that is written down. If the CPU has left meanwhile, another one gets it.
-    fn wake(&self, member: &Member, cpu: GroupCpu) {
+    fn wake(&self, member: &GroupMember, cpu: GroupCpu) {
         if self.poller(cpu).is_some_and(|poller| poller.wake()) {
             return;
         }
@@ -227,7 +227,7 @@ impl Group {
     }
 
     /// The CPU that a member goes to gets it.
-    fn move_member(&self, member: &Member, to: GroupCpu) {
+    fn move_member(&self, member: &GroupMember, to: GroupCpu) {
         let mut from = None;
         let awake = member.sit(|seat| {
             from = Some(seat.cpu());
@@ -288,7 +288,7 @@ pub(crate) struct GroupTable {
     /// In the order of `known`.
     running: ArcSwap<Vec<Arc<Group>>>,
     /// What an instance is in its group, by its number.
-    members: Box<[ArcSwapOption<Member>]>,
+    members: Box<[ArcSwapOption<GroupMember>]>,
     /// Members have dry runs while nothing comes.
     dry_runs: bool,
 }
@@ -300,7 +300,7 @@ impl GroupTable {
         Self { known: Mutex::default(), running, members, dry_runs }
     }
 
-    fn member(&self, napi: &Napi) -> &ArcSwapOption<Member> {
+    fn member(&self, napi: &Napi) -> &ArcSwapOption<GroupMember> {
         &self.members[napi.index as usize]
     }
 
@@ -331,8 +331,8 @@ impl Owner for Grouped {
     }
 }
 
-/// Asleep, for as long as nobody wakes it.
-fn sleeps(poller: &Poller) -> bool {
+/// Asleep, until it is woken.
+fn sleeps(poller: &CpuPoller) -> bool {
     poller.word().doing() == Doing::Asleep
 }
 

@@ -8,7 +8,7 @@ use napier_core::group::{ArmStep, Arming, CpuWord, Doing, Policy, Seat};
 use napier_core::state::State;
 use napier_core::time::{Deadline, Instant, Span};
 
-use super::{Group, Member, Poller, instant, sleeps};
+use super::{CpuPoller, Group, GroupMember, instant, sleeps};
 use crate::deliver::Deliver;
 use crate::napi::Context;
 
@@ -17,7 +17,7 @@ const ALL_ASLEEP: Span = Span::from_ms(100);
 
 impl Group {
     /// Tries to park; false if there was something to do, or the CPU is told to leave.
-    pub(super) fn park(&self, cx: Context, deliver: &Deliver, poller: &Poller) -> bool {
+    pub(super) fn park(&self, cx: Context, deliver: &Deliver, poller: &CpuPoller) -> bool {
         if !self.announce(poller) {
             return false;
         }
@@ -53,7 +53,7 @@ impl Group {
     }
 
     /// Arms the members of a CPU; true if none of them keeps it awake.
-    fn arm_all(&self, cx: Context, deliver: &Deliver, poller: &Poller) -> bool {
+    fn arm_all(&self, cx: Context, deliver: &Deliver, poller: &CpuPoller) -> bool {
         let members = self.members.load();
         // Nobody tells a sleeper of what senders push: such a group keeps a CPU awake, and moves its members there first.
         let own = members.iter().filter(|member| member.seat().cpu() == poller.cpu);
@@ -74,7 +74,7 @@ impl Group {
     }
 
     /// Arms one member, whose turn the caller has.
-    fn arm(&self, cx: Context, deliver: &Deliver, member: &Member) {
+    fn arm(&self, cx: Context, deliver: &Deliver, member: &GroupMember) {
         let napi = &*member.napi;
         let (mut arming, mut waiting) = (Arming::new(), None);
         loop {
@@ -116,7 +116,7 @@ impl Group {
     }
 }
 
-impl Poller {
+impl CpuPoller {
     /// It should poll, and has not come round for so long.
     pub(super) fn is_silent(&self, now: Instant, stall: Span) -> bool {
         self.word().doing() == Doing::Active && now - instant(&self.seen_ns) >= stall
@@ -126,10 +126,10 @@ impl Poller {
 impl Group {
     /// The CPU says that it is about to sleep; false if it is needed for members that there are, or has members while others are awake. What it goes by cannot
     /// change meanwhile: others park, and settings change, under the same lock.
-    fn announce(&self, poller: &Poller) -> bool {
+    fn announce(&self, poller: &CpuPoller) -> bool {
         let Some(turn) = self.try_turn() else { return false };
         let settings = turn.decider.settings();
-        let awake = |other: &Poller| {
+        let awake = |other: &CpuPoller| {
             let word = other.word();
             other.cpu != poller.cpu && !word.is_going() && word.doing() == Doing::Active
         };
@@ -143,13 +143,13 @@ impl Group {
     }
 
     /// The other CPUs.
-    fn others(&self, poller: &Poller) -> impl Iterator<Item = Arc<Poller>> {
+    fn others(&self, poller: &CpuPoller) -> impl Iterator<Item = Arc<CpuPoller>> {
         let cpu = poller.cpu;
         self.pollers.load_full().to_vec().into_iter().filter(move |other| other.cpu != cpu)
     }
 
     /// A CPU that should poll members has not come round for so long.
-    fn somebody_stopped(&self, poller: &Poller, now: Instant, stall: Span) -> bool {
+    fn somebody_stopped(&self, poller: &CpuPoller, now: Instant, stall: Span) -> bool {
         let members = self.members.load();
         self.others(poller).any(|other| {
             other.is_silent(now, stall) && members.iter().any(|member| member.seat().keeps_awake(other.cpu))
@@ -157,7 +157,7 @@ impl Group {
     }
 
     /// A CPU that was told to leave has no member any more, and is gone.
-    pub(super) fn has_left(&self, poller: &Poller) -> bool {
+    pub(super) fn has_left(&self, poller: &CpuPoller) -> bool {
         let has_one = || self.members.load().iter().any(|member| member.seat().keeps_awake(poller.cpu));
         if has_one() || !poller.change_if(CpuWord::leave) {
             return false;

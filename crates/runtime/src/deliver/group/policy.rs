@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, TryLockError};
 use napier_core::group::{CpuState, CpuView, Decider, Decision, Doing, GroupCpu, MemberView, Phase};
 use napier_core::time::{Instant, Span};
 
-use super::{Group, Member, NOWHERE, Poller, instant};
+use super::{CpuPoller, Group, GroupMember, NOWHERE, instant};
 
 /// The policy is asked at most this often.
 const PERIOD: Span = Span::from_us(2);
@@ -26,7 +26,7 @@ impl Turn {
     }
 
     /// Looks at everything.
-    fn look(&mut self, group: &Group, of: &[Arc<Member>], now: Instant) {
+    fn look(&mut self, group: &Group, of: &[Arc<GroupMember>], now: Instant) {
         self.members.clear();
         self.cpus.clear();
         let stall = self.decider.settings().stall_after;
@@ -48,7 +48,7 @@ impl Turn {
     }
 }
 
-pub(super) fn member_view(member: &Member, now: Instant) -> MemberView {
+pub(super) fn member_view(member: &GroupMember, now: Instant) -> MemberView {
     let seat = member.seat();
     // What its last turn left says nothing of one that nobody polls.
     let of_turn = |figure: &AtomicU32| if seat.phase() == Phase::Armed { 0 } else { figure.load(Ordering::Relaxed) };
@@ -68,7 +68,7 @@ pub(super) fn member_view(member: &Member, now: Instant) -> MemberView {
     }
 }
 
-fn cpu_view(poller: &Poller, now: Instant) -> CpuView {
+fn cpu_view(poller: &CpuPoller, now: Instant) -> CpuView {
     let word = poller.word();
     let seen = instant(&poller.seen_ns);
     let state = match word.doing() {
@@ -81,7 +81,7 @@ fn cpu_view(poller: &Poller, now: Instant) -> CpuView {
 }
 
 impl Group {
-    /// The right to decide, if nobody has it.
+    /// The right to decide, if no other thread has it.
     pub(super) fn try_turn(&self) -> Option<MutexGuard<'_, Turn>> {
         match self.turn.try_lock() {
             Ok(turn) => Some(turn),
@@ -90,8 +90,8 @@ impl Group {
         }
     }
 
-    /// Asks the policy, if it is time and nobody else is asking.
-    pub(super) fn ask_policy(&self, poller: &Poller, now: Instant) {
+    /// Asks the policy, if it is time and no other thread is asking.
+    pub(super) fn ask_policy(&self, poller: &CpuPoller, now: Instant) {
         if now.ns.saturating_sub(self.decided_ns.load(Ordering::Relaxed)) < PERIOD.ns {
             return;
         }
@@ -121,7 +121,7 @@ impl Group {
 
     /// Who is asking has been stopped in the midst of it: this CPU takes what that one and others that are silent should poll.
     #[cold]
-    pub(super) fn rescue(&self, poller: &Poller, now: Instant) {
+    pub(super) fn rescue(&self, poller: &CpuPoller, now: Instant) {
         let stall = Span::from_ns(self.stall_ns.load(Ordering::Relaxed));
         if now - instant(&self.decided_ns) < stall || poller.word().is_going() {
             return;
@@ -135,7 +135,7 @@ impl Group {
         }
     }
 
-    fn with_poller(&self, cpu: GroupCpu, act: impl FnOnce(&Poller)) {
+    fn with_poller(&self, cpu: GroupCpu, act: impl FnOnce(&CpuPoller)) {
         if let Some(poller) = self.pollers.load().iter().find(|poller| poller.cpu == cpu) {
             act(poller);
         }

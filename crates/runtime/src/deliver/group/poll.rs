@@ -13,7 +13,7 @@ use napier_sys::sched::pin_thread;
 use napier_sys::tsc::ticks;
 
 use super::class::{step_aside, way};
-use super::{Group, Member, Poller, instant, sleeps};
+use super::{CpuPoller, Group, GroupMember, instant, sleeps};
 use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::napi::Context;
@@ -30,7 +30,7 @@ impl Group {
     ///
     /// # Errors
     /// The system refused a thread.
-    pub(super) fn start(self: &Arc<Self>, deliver: &Arc<Deliver>, poller: &Arc<Poller>) -> std::io::Result<()> {
+    pub(super) fn start(self: &Arc<Self>, deliver: &Arc<Deliver>, poller: &Arc<CpuPoller>) -> std::io::Result<()> {
         let (group, deliver, of) = (self.clone(), deliver.clone(), poller.clone());
         let (report, began) = std::sync::mpsc::sync_channel(1);
         let name = format!("group/{}/{}", self.name, poller.cpu.0);
@@ -61,7 +61,7 @@ impl Group {
 }
 
 impl Group {
-    fn main(&self, deliver: &Deliver, poller: &Poller) {
+    fn main(&self, deliver: &Deliver, poller: &CpuPoller) {
         Context::begin_duty();
         napier_sys::nowait::this_thread();
         let cx = Context::current();
@@ -124,7 +124,7 @@ impl Group {
 
     /// An interrupt has woken the softirq thread of the member's CPU, and the group's thread is asleep: the packet does not wait
     /// for a second thread to wake.
-    pub(super) fn first_turn(&self, cx: Context, deliver: &Deliver, member: &Member, cpu: GroupCpu) {
+    pub(super) fn first_turn(&self, cx: Context, deliver: &Deliver, member: &GroupMember, cpu: GroupCpu) {
         let is_of_cpu = cx.thread_of().is_some() && cx.thread_of() == deliver.softirq.index_of(cpu.0.into());
         // Who is polling already, or was told to leave that to others, only wakes.
         let may = is_of_cpu && cx.handles().is_none() && !cx.kicks_only();
@@ -136,7 +136,14 @@ impl Group {
 
     /// A turn of a member: its packets, if it is this CPU's to poll. `None`: it is not. `now` becomes the time of
     /// its end, or of its beginning if nothing was there: the clock is read once then.
-    fn turn(&self, cx: Context, deliver: &Deliver, member: &Member, cpu: GroupCpu, now: &mut Instant) -> Option<u32> {
+    fn turn(
+        &self,
+        cx: Context,
+        deliver: &Deliver,
+        member: &GroupMember,
+        cpu: GroupCpu,
+        now: &mut Instant,
+    ) -> Option<u32> {
         if !member.sit_if(|seat| seat.take(cpu).ok()) {
             return None;
         }
@@ -189,7 +196,7 @@ fn serve_softirq(cx: Context, deliver: &Deliver, cpu: GroupCpu, now: Instant) ->
     deliver.softirq.index_of(cpu.0.into()).is_some_and(|index| deliver.softirq[index as usize].serve(cx, deliver, now))
 }
 
-impl Member {
+impl GroupMember {
     /// What senders have pushed goes on its way.
     fn run_turn(&self) -> OwnerTurn {
         let mut own = self.own.enter();
@@ -206,7 +213,7 @@ impl Member {
         });
     }
 
-    /// A turn would find nothing, as far as a look tells, which costs a few loads of words that nobody writes meanwhile. It does
+    /// A turn would find nothing, as far as a look tells, which costs a few loads of words that are not written meanwhile. It does
     /// not see frames that came home, or a load that sinks.
     #[inline]
     fn is_quiet(&self, now: Instant) -> bool {
@@ -231,7 +238,7 @@ impl Member {
 }
 
 /// What a turn says for the policy.
-fn note_turn(member: &Member, began: Instant, now: Instant, work: u32, backlog: u32) {
+fn note_turn(member: &GroupMember, began: Instant, now: Instant, work: u32, backlog: u32) {
     let spent = if work > 0 { now - began } else { Span::ZERO };
     let mut own = member.own.enter();
     own.load.polled(now, spent);

@@ -7,7 +7,7 @@ use napier_core::group::{GroupCpu, Seat, Settings};
 use napier_core::state::State;
 use napier_core::time::Instant;
 
-use super::super::Member;
+use super::super::GroupMember;
 use crate::available_cpus;
 use crate::device::LinkConfig;
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ fn a_look_finds_what_a_turn_is_for() {
     engine.group_new("g", &available_cpus()[..1], Settings::default()).unwrap();
     let deliver = &engine.inner.deliver;
     let (group, napi) = (deliver.groups.group("g"), deliver.napi_by_id(tested.napi_id(0)).unwrap().clone());
-    let member = Arc::new(Member::new(napi.clone(), &group));
+    let member = Arc::new(GroupMember::new(napi.clone(), &group));
     assert!(member.sit_if(|seat| seat.reserve(GroupCpu(0))));
     deliver.groups.member(&napi).store(Some(member.clone()));
     assert!(super::super::control::claim(deliver, &napi));

@@ -1,11 +1,11 @@
-//! Groups as they are, for whoever asks.
+//! Groups as they are, for those that ask.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::group::{Doing, Phase, Settings};
 
-use super::{Group, GroupClass, GroupTable, Member, Poller};
+use super::{CpuPoller, Group, GroupClass, GroupMember, GroupTable};
 
 /// A group as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,7 +63,7 @@ pub struct GroupMemberInfo {
     pub queue: u16,
     /// The CPU that has it.
     pub cpu: u16,
-    /// Its interrupt is armed: nobody polls.
+    /// Its interrupt is armed: no thread polls.
     pub armed: bool,
     /// Times that it went to another CPU.
     pub moves: u64,
@@ -84,7 +84,7 @@ impl GroupTable {
 
 impl Group {
     fn info(&self) -> GroupInfo {
-        let cpu = |poller: &Arc<Poller>| PollerInfo {
+        let cpu = |poller: &Arc<CpuPoller>| PollerInfo {
             cpu: poller.cpu.0,
             pid: poller.pid.load(Ordering::Relaxed),
             fifo: poller.fifo.load(Ordering::Relaxed),
@@ -93,7 +93,7 @@ impl Group {
             parks: poller.parks.load(Ordering::Relaxed),
             vain_parks: poller.vain_parks.load(Ordering::Relaxed),
         };
-        let member = |member: &Arc<Member>| GroupMemberInfo {
+        let member = |member: &Arc<GroupMember>| GroupMemberInfo {
             napi_id: member.napi.id(),
             device: member.napi.device.name.clone(),
             queue: member.napi.queue,

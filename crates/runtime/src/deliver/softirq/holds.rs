@@ -89,7 +89,7 @@ impl SoftirqCpu {
         }
     }
 
-    /// A program that stands in for this CPU's thread is about to sleep: nothing is held back meanwhile.
+    /// A program that serves this CPU in place of its thread is about to sleep: nothing is held back meanwhile.
     pub(super) fn release_before_sleep(&self, cx: Context, deliver: &Deliver) {
         if self.holds.any() {
             let cx = cx.unmoderated();
@@ -98,7 +98,7 @@ impl SoftirqCpu {
         }
     }
 
-    /// Ends those that are due; false if none was. Not those that have nothing to tell if a program `works`, which comes by
+    /// Ends those that are due; false if none was. Not those that have nothing to tell if a program `works`, which looks
     /// again or is about to sleep some time: then its next packet would interrupt it.
     pub(super) fn end_due_holds(&self, cx: Context, deliver: &Deliver, now: Instant, works: bool) -> bool {
         let Some(due_ns) = self.holds.due(now, works) else { return false };

@@ -1,6 +1,6 @@
 //! What a thread that is no softirq thread does of a softirq that it raises.
 //!
-//! The kernel runs the whole softirq where a program enables bottom halves again, and nobody takes the processor away
+//! The kernel runs the whole softirq where a program enables bottom halves again, and the processor is not taken away
 //! meanwhile. Here the program can lose it. So it takes nothing but what it owns: the instance that it raises, for one
 //! poll, or the transmit queue that it schedules, for one run. All else is the CPU's thread's.
 

@@ -138,7 +138,7 @@ impl SoftirqCpu {
         self.run(cx, deliver) || due
     }
 
-    /// Runs softirqs until nothing is pending, or leaves them to whoever is running them already. False: nothing was.
+    /// Runs softirqs until nothing is pending, or leaves them to the thread that runs them already. False: nothing was.
     pub(super) fn run(&self, cx: Context, deliver: &Deliver) -> bool {
         if !self.is_raised() && !self.left_over.load(Ordering::Relaxed) {
             return false;

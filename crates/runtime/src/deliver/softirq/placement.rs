@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use napier_core::serving::{Place, Rescue, rescue};
+use napier_core::serving::{Rescue, ThreadPlace, rescue};
 use napier_core::time::{Instant, Span};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
@@ -108,9 +108,9 @@ impl Placement {
     fn go(&self, deliver: &Deliver, now: Instant) {
         let away = Span::from_ns(now.ns.saturating_sub(self.away_since_ns.load(Ordering::Relaxed)));
         match self.serving.change(|word| word.comes_round(away)) {
-            Place::Stay => {}
-            Place::Anywhere => deliver.unpin_thread(),
-            Place::Home => pin_current_thread(self.home),
+            ThreadPlace::Stay => {}
+            ThreadPlace::Anywhere => deliver.unpin_thread(),
+            ThreadPlace::Home => pin_current_thread(self.home),
         }
     }
 }

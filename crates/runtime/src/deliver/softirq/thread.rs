@@ -16,7 +16,7 @@ use super::class::Class;
 use super::hand_over::HandOver;
 use super::placement::Placement;
 use super::serving::ServingCell;
-use super::timer::{CpuTimer, Ran};
+use super::timer::{CpuTimer, TimersRan};
 use super::{Holds, SoftirqCounters, SoftirqCpu};
 use crate::bounds::NAPI_MAX;
 use crate::deliver::Deliver;
@@ -34,7 +34,7 @@ const TOKEN_HAND_OVER: u64 = u64::MAX - 2;
 const TIMER_BIT: u64 = 1 << 32;
 
 /// What a look at the descriptors of a softirq CPU brought.
-pub(super) struct Taken {
+pub(super) struct EventsTaken {
     /// The kernel timer fired.
     pub(super) timer_fired: bool,
     /// The sleeping program that has the softirq was called.
@@ -85,16 +85,16 @@ impl SoftirqCpu {
         let mut for_nothing = None;
         while !deliver.stopping() {
             let at_most = self.prepare_sleep(deliver, for_nothing);
-            let Taken { timer_fired, events, called } = self.wait(cx, deliver, at_most.as_ref());
+            let EventsTaken { timer_fired, events, called } = self.wait(cx, deliver, at_most.as_ref());
             let bell = if called { self.hand_over.pass_on() } else { Bell::Nothing };
             let woken_before = woken_by_this_thread();
-            let ran = if timer_fired || at_most.is_some() { self.run_due_timers(cx, deliver) } else { Ran::None };
+            let ran = if timer_fired || at_most.is_some() { self.run_due_timers(cx, deliver) } else { TimersRan::None };
             self.run(cx, deliver);
             // A wait that something else ended was not for a timer.
             for_nothing = (timer_fired || at_most.is_some() && events == 0).then(|| match ran {
-                Ran::None => true,
-                Ran::LookedAfter => woken_by_this_thread() == woken_before,
-                Ran::Exact => false,
+                TimersRan::None => true,
+                TimersRan::LookedAfter => woken_by_this_thread() == woken_before,
+                TimersRan::Exact => false,
             });
             self.hand_over.stand_aside(bell);
             while self.left_over.load(Ordering::Relaxed) && !deliver.stopping() {
@@ -110,7 +110,7 @@ impl SoftirqCpu {
     }
 
     /// Waits and takes the interrupts that are there.
-    fn wait(&self, cx: Context, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> Taken {
+    fn wait(&self, cx: Context, deliver: &Deliver, timeout: Option<&rustix::time::Timespec>) -> EventsTaken {
         #[cfg(test)]
         self.stand_still_if_told();
         let taken = self.take_events(cx, deliver, timeout, &mut || self.woken());
@@ -125,7 +125,7 @@ impl SoftirqCpu {
         deliver: &Deliver,
         timeout: Option<&rustix::time::Timespec>,
         awake: &mut dyn FnMut(),
-    ) -> Taken {
+    ) -> EventsTaken {
         let mut buffer = [const { MaybeUninit::uninit() }; 128];
         let events: &[epoll::Event] = match napier_sys::poll::wait(self.epoll.as_fd(), &mut buffer, timeout) {
             Ok(events) => events,
@@ -152,7 +152,7 @@ impl SoftirqCpu {
                 }
             }
         }
-        Taken { timer_fired, called, events: events.len() }
+        EventsTaken { timer_fired, called, events: events.len() }
     }
 
     /// Works off what the softirq loop left, at normal priority so that programs get their share.

@@ -41,7 +41,7 @@ pub(super) struct CpuTimer {
     pub(super) fd: OwnedFd,
     lazy: LazyTimer,
     slack_ns: AtomicU64,
-    /// The earliest expiry, or a time before it: a hint for who comes by, who finds out the truth.
+    /// The earliest expiry, or a time before it: a hint for the thread that looks, which finds out the truth.
     next_ns: AtomicU64,
     /// Serialises programming so that descriptor and `lazy` agree.
     programming: Mutex<()>,
@@ -49,12 +49,12 @@ pub(super) struct CpuTimer {
 
 /// What a look at due timers has run.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Ran {
+pub(super) enum TimersRan {
     /// Nothing was due.
     None,
     /// Only what a program would have found by itself.
     LookedAfter,
-    /// What nobody else would have run.
+    /// What no other thread would have run.
     Exact,
 }
 
@@ -187,22 +187,23 @@ impl SoftirqCpu {
     }
 
     /// Runs the callbacks that are due (`napi_watchdog`).
-    pub(super) fn run_due_timers(&self, cx: Context, deliver: &Deliver) -> Ran {
+    pub(super) fn run_due_timers(&self, cx: Context, deliver: &Deliver) -> TimersRan {
         let now = deliver.clock.now();
         self.timer.next_ns.store(NEVER_NS, Ordering::Relaxed);
         let works = cx.may_run_inline();
         // A program that works would have ended it itself.
-        let mut ran = if self.end_due_holds(cx, deliver, now, works) { Ran::LookedAfter } else { Ran::None };
+        let mut ran =
+            if self.end_due_holds(cx, deliver, now, works) { TimersRan::LookedAfter } else { TimersRan::None };
         deliver.for_each_napi(|napi| {
             if napi.tx_path().run_watchdog(deliver, self.index, now) {
-                ran = Ran::Exact;
+                ran = TimersRan::Exact;
             }
             let due = napi.journaled(
                 || napi.timer.take_due(self.index, now),
                 |due| due.map(|due| Event::TimerFire { due, cpu: self.cpu }),
             );
             if let Some(at) = due {
-                ran = ran.max(if napi.timer.is_looked_after() { Ran::LookedAfter } else { Ran::Exact });
+                ran = ran.max(if napi.timer.is_looked_after() { TimersRan::LookedAfter } else { TimersRan::Exact });
                 napi.counters.timer_fired((now - at).ns);
                 if napi.transition_if(Rule::TimerAcquire, State::timer_acquire) {
                     // Not masked here: the timer may belong to an instance whose interrupt was never taken, and stays as
@@ -229,7 +230,7 @@ impl SoftirqCpu {
         now.ns >= self.timer.next_ns.load(Ordering::Relaxed)
     }
 
-    /// A program that holds nothing comes by: what is due here it runs itself, and the kernel timer need not.
+    /// For a program that holds nothing: what is due here it runs itself, and the kernel timer need not.
     #[inline]
     pub(crate) fn run_deferred_timers(&self, cx: Context, deliver: &Deliver) {
         if self.has_timers() && self.timer_is_due(deliver.clock.now()) && cx.may_run_inline() {
