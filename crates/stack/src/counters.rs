@@ -129,7 +129,7 @@ counters! {
     icmp_in_parm_probs IcmpInParmProbs "IcmpInParmProbs";
     /// ICMP redirects received. None is followed: the gateway is the one that the program has set.
     icmp_in_redirects IcmpInRedirects "IcmpInRedirects";
-    /// ICMP echo replies received; nobody here asks.
+    /// ICMP echo replies received; no socket here asks.
     icmp_in_echo_reps IcmpInEchoReps "IcmpInEchoReps";
     /// ICMP messages of other types, such as timestamps: dropped (Linux: `IcmpMsgInType`).
     icmp_in_others IcmpInOthers "IcmpInOthers";
@@ -245,9 +245,9 @@ counters! {
     tcp_ext_tcp_ack_skipped_challenge TcpChallengesSkipped "TcpExtTCPACKSkippedChallenge";
     /// Connections given up because the protocol machine met a case that it does not know (Linux: no counter).
     tcp_faults TcpFaults "TcpFaults";
-    /// Segments that waited for the program which had their connection in hand (Linux: no counter).
+    /// Segments that waited for the program which held their connection (Linux: no counter).
     tcp_backlogged TcpBacklogged "TcpBacklogged";
-    /// Segments dropped because too many waited for the program which had their connection in hand.
+    /// Segments dropped because too many waited for the program which held their connection.
     tcp_ext_tcp_backlog_drop TcpBacklogDrop "TcpExtTCPBacklogDrop";
     /// TCP segments that waited because the transmit ring was full (Linux: no counter).
     tcp_tx_waits TcpTxWaits "TcpTxWaits";
@@ -263,7 +263,7 @@ counters! {
     tcp_ext_out_of_window_icmps OutOfWindowIcmps "TcpExtOutOfWindowIcmps";
     /// Times that a router's word lowered what packets to a destination may have: its path MTU (Linux: no counter).
     path_mtu_lowered PathMtuLowered "PathMtuLowered";
-    /// Times that a connection takes smaller packets because nobody answered full ones (Linux: no counter).
+    /// Times that a connection takes smaller packets because full ones were not answered (Linux: no counter).
     tcp_black_holes TcpBlackHoles "TcpBlackHoles";
     /// ARP packets received.
     arp_in_pkts ArpInPkts "ArpInPkts";
@@ -275,7 +275,7 @@ counters! {
     neigh_probes NeighProbes "NeighProbes";
     /// Packets dropped while their neighbour was unknown (`unresolved_discards`).
     neigh_unresolved_discards NeighUnresolvedDiscards "NeighUnresolvedDiscards";
-    /// Neighbours that asked for us and were not learnt, because too many strangers came at once (`table_fulls`).
+    /// Neighbours that asked for us and were not learnt, because too many came at once (`table_fulls`).
     neigh_table_fulls NeighTableFulls "NeighTableFulls";
     /// Learnt neighbours that were forgotten because the table was full (`forced_gc_runs`).
     neigh_forced_gc_runs NeighForcedGcRuns "NeighForcedGcRuns";

@@ -82,7 +82,7 @@ pub trait Egress: Send + Sync {
     fn mac(&self) -> [u8; 6];
     /// Largest IP packet in bytes (the Ethernet header is not counted).
     fn mtu(&self) -> u32;
-    /// Whether its peer is in this process, with nobody in between.
+    /// Whether its peer is in this process, with no station in between.
     fn is_in_process(&self) -> bool {
         false
     }
@@ -106,8 +106,8 @@ pub trait Egress: Send + Sync {
     fn look_for_credit(&self) {}
     /// A packet that came in by it had a wrong checksum, and was dropped.
     fn note_wrong_checksum(&self) {}
-    /// Calls `waiter`, from any thread, when the transmit queue of this class has room, until it is served; false: nobody
-    /// will.
+    /// Calls `waiter`, from any thread, when the transmit queue of this class has room, until it is served; false: it will
+    /// not be.
     fn await_room(&self, class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
         let _ = (class, waiter);
         false
@@ -118,7 +118,7 @@ pub trait Egress: Send + Sync {
     }
 }
 
-/// Somebody whose packets a full transmit queue has refused.
+/// A sender whose packets a full transmit queue has refused.
 pub trait OnRoom: Send + Sync {
     /// The device has looked after what was sent, and there is room now. False: the sender waits for more of that, and wants
     /// to be called again. Must not wait.

@@ -9,7 +9,7 @@
 //! apart with `smoltcp::wire`.
 //!
 //! # What is not here
-//! IP fragments in either direction, ICMP errors about what others send (a datagram to a port that nobody has is dropped and
+//! IP fragments in either direction, ICMP errors about what others send (a datagram to a port that no socket has is dropped and
 //! counted), multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP redirects, a
 //! loopback device, IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
 //!

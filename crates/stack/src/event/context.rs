@@ -25,11 +25,11 @@ use crate::host::{EventStats, Host};
 /// * after a busy loop that found nothing the context polls nothing until the next event.
 #[derive(Clone)]
 pub struct EventContext {
-    owner: Arc<Owner>,
+    owner: Arc<Handles>,
 }
 
 /// Counts the handles; sockets and deliveries hold the state alone.
-struct Owner {
+struct Handles {
     state: Arc<ContextState>,
 }
 
@@ -50,7 +50,7 @@ impl EventContext {
         let state = Arc::new(ContextState::new(host.clone(), members_max));
         let dependant: Weak<ContextState> = Arc::downgrade(&state);
         host.add_dependant(dependant);
-        Self { owner: Arc::new(Owner { state }) }
+        Self { owner: Arc::new(Handles { state }) }
     }
 
     /// Watches `socket` for `interest`; its events will carry `data`. A socket that is ready is reported at once.
@@ -175,7 +175,7 @@ impl fmt::Debug for EventContext {
     }
 }
 
-impl Drop for Owner {
+impl Drop for Handles {
     fn drop(&mut self) {
         // Members hold the state and the state holds members: this is where the circle is cut.
         let members = self.state.table().clear();

@@ -40,7 +40,7 @@ impl Interest {
 
     /// Bits that say how to report, not what (`EP_PRIVATE_BITS`).
     pub(super) const MODES: Self = Self(Self::ONESHOT.0 | Self::EDGE.0);
-    /// Conditions that nobody can switch off (`fs/eventpoll.c` `do_epoll_ctl`).
+    /// Conditions that cannot be switched off (`fs/eventpoll.c` `do_epoll_ctl`).
     pub(super) const ALWAYS: Self = Self(Self::ERR.0 | Self::HUP.0);
     const SUPPORTED: Self = Self(Self::IN.0 | Self::OUT.0 | Self::RDHUP.0 | Self::ALWAYS.0 | Self::MODES.0);
 

@@ -93,7 +93,7 @@ impl Slotted for Member {
 /// The subscription point of a socket. Readers (deliveries) take no lock; writers (membership changes) take one.
 pub struct Source {
     subscribers: ArcSwapOption<Vec<Arc<Subscriber>>>,
-    /// 0 means that nobody is subscribed: saves most sockets the look at the list.
+    /// 0 means that no context is subscribed: saves most sockets the look at the list.
     watched: Demand,
     /// Serialises the writers; true once the source is closed.
     closed: Mutex<bool>,
@@ -103,7 +103,7 @@ pub struct Source {
 pub(super) struct Closed;
 
 impl Source {
-    /// A source that nobody watches.
+    /// A source that no context watches.
     pub(crate) fn new() -> Self {
         Self { subscribers: ArcSwapOption::empty(), watched: Demand::new(0), closed: Mutex::new(false) }
     }

@@ -7,7 +7,7 @@ use napier_core::event::{EpollParams, attach, busy_poll_on};
 use napier_ring::ReadyQueue;
 
 use crate::event::source::{Member, Subscriber};
-use crate::event::stats::Counters;
+use crate::event::stats::ContextCounters;
 use crate::event::table::Table;
 use crate::host::{ContextShown, Dependant, Host};
 use crate::wait::park::Parker;
@@ -20,7 +20,7 @@ pub(super) struct ContextState {
     pub(super) queue: ReadyQueue,
     pub(super) parker: Parker,
     pub(super) host: Arc<dyn Host>,
-    pub(super) counters: Counters,
+    pub(super) counters: ContextCounters,
     pub(super) params: Params,
     /// The engine has stopped.
     stopped: AtomicBool,
@@ -63,7 +63,7 @@ impl ContextState {
             queue: ReadyQueue::new(members_max),
             parker: Parker::new(),
             host,
-            counters: Counters::default(),
+            counters: ContextCounters::default(),
             params: Params::default(),
             stopped: AtomicBool::new(false),
             napi_id: AtomicU32::new(0),

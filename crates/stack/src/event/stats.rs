@@ -1,4 +1,4 @@
-//! Counters of a context: monotonic, readable at any time, never read by the context itself.
+//! ContextCounters of a context: monotonic, readable at any time, never read by the context itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ impl Counter {
 
 /// The live counters; those that waits write are on another cache line than the one that deliveries write.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(super) struct ContextCounters {
     pub(super) waits: Counter,
     pub(super) events: Counter,
     pub(super) busy_loops: Counter,
@@ -33,7 +33,7 @@ pub(super) struct Counters {
 #[repr(align(64))]
 pub(super) struct Delivery(pub(super) Counter);
 
-impl Counters {
+impl ContextCounters {
     pub(super) fn snapshot(&self) -> EventStats {
         EventStats {
             waits: self.waits.read(),

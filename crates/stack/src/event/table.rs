@@ -31,7 +31,7 @@ pub(super) struct Table<M> {
 }
 
 /// What became of a slot that was looked at.
-enum Look {
+enum Looked {
     Ready(Event),
     NotReady,
 }
@@ -95,7 +95,7 @@ impl<M: Slotted> Table<M> {
                 break;
             }
             let slot = self.backlog.pop_front().expect("the backlog has as many slots as it had");
-            if let Look::Ready(event) = self.look(queue, slot) {
+            if let Looked::Ready(event) = self.look(queue, slot) {
                 events[found] = event;
                 found += 1;
             }
@@ -106,10 +106,10 @@ impl<M: Slotted> Table<M> {
 
     /// Looks at the member in a slot that was taken off the backlog. A slot that leaves the queue is released before
     /// the (last) look, so that news which comes after the look queues it again.
-    fn look(&mut self, queue: &ReadyQueue, slot: u32) -> Look {
+    fn look(&mut self, queue: &ReadyQueue, slot: u32) -> Looked {
         let Some(member) = &self.members[slot as usize] else {
             queue.release(slot);
-            return Look::NotReady;
+            return Looked::NotReady;
         };
         let interest = member.interest();
         let data = member.data();
@@ -118,12 +118,12 @@ impl<M: Slotted> Table<M> {
             queue.release(slot);
             let events = conditions();
             if events.is_empty() {
-                return Look::NotReady;
+                return Looked::NotReady;
             }
             if interest.contains(Interest::ONESHOT) {
                 member.silence();
             }
-            return Look::Ready(Event { events, data });
+            return Looked::Ready(Event { events, data });
         }
         // Level-triggered and still ready, the usual case: it stays queued all the time, without a fence.
         let mut events = conditions();
@@ -131,14 +131,14 @@ impl<M: Slotted> Table<M> {
             queue.release(slot);
             events = conditions();
             if events.is_empty() {
-                return Look::NotReady;
+                return Looked::NotReady;
             }
             if !queue.reclaim(slot) {
                 // A delivery has put it on the list meanwhile, where the next transfer finds it.
-                return Look::Ready(Event { events, data });
+                return Looked::Ready(Event { events, data });
             }
         }
         self.backlog.push_back(slot);
-        Look::Ready(Event { events, data })
+        Looked::Ready(Event { events, data })
     }
 }

@@ -22,12 +22,12 @@ use crate::event::source::sealed::{Watchable, Watched};
 /// ```
 #[derive(Clone, Default)]
 pub struct UserEvent {
-    owner: Arc<Owner>,
+    owner: Arc<Handles>,
 }
 
 /// Counts the handles; contexts hold the flag alone.
 #[derive(Default)]
-struct Owner {
+struct Handles {
     flag: Arc<Flag>,
 }
 
@@ -67,7 +67,7 @@ impl UserEvent {
     }
 }
 
-impl Drop for Owner {
+impl Drop for Handles {
     fn drop(&mut self) {
         self.flag.source.close();
     }

@@ -8,7 +8,7 @@ use crate::event::context::EventContext;
 use crate::event::errors::WaitError;
 use crate::event::interest::{Event, Timeout};
 use crate::event::state::ContextState;
-use crate::wait::deferred::{Held, Work};
+use crate::wait::deferred::{Deferring, Work};
 
 impl EventContext {
     /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
@@ -52,7 +52,7 @@ impl EventContext {
                 WaitStep::Return0 => return Ok(0),
                 WaitStep::BusyLoop => {
                     drop(held.take());
-                    held = Some(Held::begin(Work::Timers));
+                    held = Some(Deferring::begin(Work::Timers));
                     wait.on_busy(state.busy_loop());
                 }
                 WaitStep::Sleep { until } => {

@@ -11,7 +11,7 @@ use crate::pass::{RxPass, View};
 pub enum DryRun {
     /// The datagram has a socket.
     Reached,
-    /// It is none, or is for nobody.
+    /// It is none, or has no socket.
     Nowhere,
 }
 

@@ -6,7 +6,7 @@
 
 use napier_ring::{Frame, FrameTable};
 
-/// A frame that its holder has not given to anybody yet.
+/// A frame that its holder has not given away yet.
 pub(crate) struct InHand<'f> {
     frame: Option<Frame>,
     frames: &'f FrameTable,
@@ -23,7 +23,7 @@ impl<'f> InHand<'f> {
         self.frame.as_mut().expect("until it is given on")
     }
 
-    /// To somebody who keeps it.
+    /// To a queue that keeps it.
     #[inline]
     pub(crate) fn give_on(mut self) -> Frame {
         self.frame.take().expect("until it is given on")

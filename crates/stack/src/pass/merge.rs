@@ -24,7 +24,7 @@ use napier_ring::{Frame, FrameChain, FrameTable};
 use crate::pass::ahead::Ahead;
 use crate::tables::demux::flow_hash;
 use crate::wire::checksum::Sum;
-use crate::wire::headers::{Flow, Headers};
+use crate::wire::headers::{FlowKey, Headers};
 use crate::wire::{self, ETH_LEN, IPV6_LEN, Meta};
 
 /// ns per jiffy: the engine behaves as a kernel with HZ=1000.
@@ -42,7 +42,7 @@ pub(crate) const fn jiffy(now: Instant) -> u64 {
 
 /// Packets of one flow that go up together; at first one.
 pub(crate) struct Bundle {
-    pub(crate) flow: Flow,
+    pub(crate) flow: FlowKey,
     hash: u32,
     /// False: it goes up by itself, and ends what is held of its flow.
     joins: bool,
@@ -231,7 +231,7 @@ impl Merging {
         });
     }
 
-    /// Drops what is held: there is nobody to deliver it to. Gives the number of packets.
+    /// Drops what is held: there is no name space to deliver it to. Gives the number of packets.
     pub fn drop_all(&mut self, frames: &FrameTable) -> u64 {
         let mut dropped = 0;
         let mut batch = frames.batch();

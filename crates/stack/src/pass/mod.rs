@@ -123,7 +123,7 @@ impl<'v> RxPass<'v> {
     /// Takes a received frame of `len` bytes: into a socket's queue, or home after it was answered or counted.
     ///
     /// # Panics
-    /// If the frame is shorter than `len`: whoever took it from the ring has checked that.
+    /// If the frame is shorter than `len`: the thread that took it from the ring has checked that.
     #[inline]
     pub fn receive(&mut self, frame: Frame, len: u32) {
         let frames = &*self.at.tables.frames;
@@ -163,7 +163,7 @@ impl<'v> RxPass<'v> {
         *self.now.get_or_insert_with(|| Clock.now())
     }
 
-    /// Ends the poll: everybody who got something knows. Dropping the pass does the same, but what waits does so on if the
+    /// Ends the poll: every socket that got something is notified. Dropping the pass does the same, but what waits does so on if the
     /// thread panics: it may be what the panic is about.
     #[inline]
     pub fn end(mut self) {

@@ -20,9 +20,9 @@ const TICK_NS: u64 = 1_000_000;
 const GAP: Span = Span::from_ms(100);
 
 /// What others see of the thread. Dropping it ends the thread.
-pub(crate) struct Ageing(Arc<Shared>);
+pub(crate) struct Ageing(Arc<AgeingThread>);
 
-struct Shared {
+struct AgeingThread {
     alarm: Alarm,
     stop: AtomicBool,
     started: AtomicBool,
@@ -33,7 +33,7 @@ impl Ageing {
     /// No thread yet.
     pub(crate) fn new() -> Self {
         let (stop, started) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self(Arc::new(Shared { alarm: Alarm::new(), stop, started, parker: Parker::new() }))
+        Self(Arc::new(AgeingThread { alarm: Alarm::new(), stop, started, parker: Parker::new() }))
     }
 
     /// Starts the thread of `ns`, unless it runs. For programs. Where the system has no thread, neighbours are believed until
@@ -77,7 +77,7 @@ impl Drop for Ageing {
     }
 }
 
-impl Shared {
+impl AgeingThread {
     fn run(&self, ns: &Weak<Tables>) {
         napier_sys::nowait::this_thread();
         let mut not_before = Instant::ZERO;

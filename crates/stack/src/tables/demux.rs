@@ -17,7 +17,7 @@ use crate::wire::addr::{Addr, End};
 const SHARDS: usize = 256;
 
 /// What can stand in the tables.
-pub(crate) trait Member {
+pub(crate) trait Demuxed {
     /// The recorded NAPI id.
     fn recorded_napi(&self) -> &AtomicU32;
 }
@@ -37,12 +37,12 @@ impl<S> Clone for Demux<S> {
 
 /// Where a socket stands: its own end, and the peer's if it is connected.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Tuple {
     pub(crate) local: End,
     pub(crate) peer: Option<End>,
 }
 
-impl<S: Member> Demux<S> {
+impl<S: Demuxed> Demux<S> {
     /// `seed` keeps a peer from choosing addresses that fall into one run.
     pub(crate) fn new(seed: u64) -> Self {
         Self { connected: Table::new(), bound: Table::new(), seed }
@@ -74,23 +74,23 @@ impl<S: Member> Demux<S> {
     }
 
     /// Puts a socket at a place; it joins those already there, which must have the same `reuse`.
-    pub(crate) fn insert(&mut self, place: Place, socket: &Arc<S>, reuse: ReusePort) {
-        let (table, hash) = self.table(place);
-        table.edit(hash, |entries| match entries.iter_mut().find(|e| e.is_at(place)) {
+    pub(crate) fn insert(&mut self, tuple: Tuple, socket: &Arc<S>, reuse: ReusePort) {
+        let (table, hash) = self.table(tuple);
+        table.edit(hash, |entries| match entries.iter_mut().find(|e| e.is_at(tuple)) {
             Some(entry) => {
                 let members = entry.members().iter().chain([socket]).cloned().collect();
                 entry.set_members(members, reuse == ReusePort::ByNapi);
             }
-            None => entries.push(Entry::new(hash, place, socket.clone())),
+            None => entries.push(Entry::new(hash, tuple, socket.clone())),
         });
     }
 
     /// # Panics
     /// If the socket is not there: places are kept by the registry, so that is our own mistake.
-    pub(crate) fn remove(&mut self, place: Place, socket: &Arc<S>) {
-        let (table, hash) = self.table(place);
+    pub(crate) fn remove(&mut self, tuple: Tuple, socket: &Arc<S>) {
+        let (table, hash) = self.table(tuple);
         table.edit(hash, |entries| {
-            let at = entries.iter().position(|e| e.is_at(place)).expect("a registered place has an entry");
+            let at = entries.iter().position(|e| e.is_at(tuple)).expect("a registered place has an entry");
             let entry = &mut entries[at];
             let members: Vec<_> = entry.members().iter().filter(|m| !Arc::ptr_eq(m, socket)).cloned().collect();
             assert!(members.len() + 1 == entry.members().len(), "a socket stands at its place exactly once");
@@ -110,10 +110,10 @@ impl<S: Member> Demux<S> {
         }
     }
 
-    fn table(&mut self, place: Place) -> (&mut Table<S>, u32) {
-        match place.peer {
-            Some(peer) => (&mut self.connected, flow_hash(self.seed, peer, place.local)),
-            None => (&mut self.bound, port_hash(self.seed, place.local.port)),
+    fn table(&mut self, tuple: Tuple) -> (&mut Table<S>, u32) {
+        match tuple.peer {
+            Some(peer) => (&mut self.connected, flow_hash(self.seed, peer, tuple.local)),
+            None => (&mut self.bound, port_hash(self.seed, tuple.local.port)),
         }
     }
 }
@@ -145,9 +145,9 @@ struct Group<S> {
     members: Vec<Arc<S>>,
 }
 
-fn key(place: Place) -> (Addr, Addr, u32) {
-    let peer = place.peer.unwrap_or(End { addr: Addr::ANY_V6, port: 0 });
-    (place.local.addr, peer.addr, ports(peer.port, place.local.port))
+fn key(tuple: Tuple) -> (Addr, Addr, u32) {
+    let peer = tuple.peer.unwrap_or(End { addr: Addr::ANY_V6, port: 0 });
+    (tuple.local.addr, peer.addr, ports(peer.port, tuple.local.port))
 }
 
 #[inline]
@@ -155,14 +155,14 @@ fn ports(peer: u16, local: u16) -> u32 {
     u32::from(peer) << 16 | u32::from(local)
 }
 
-impl<S: Member> Entry<S> {
-    fn new(hash: u32, place: Place, socket: Arc<S>) -> Self {
-        let (local, peer, ports) = key(place);
+impl<S: Demuxed> Entry<S> {
+    fn new(hash: u32, tuple: Tuple, socket: Arc<S>) -> Self {
+        let (local, peer, ports) = key(tuple);
         Self { local, peer, socket, group: None, ports, hash }
     }
 
-    fn is_at(&self, place: Place) -> bool {
-        (self.local, self.peer, self.ports) == key(place)
+    fn is_at(&self, tuple: Tuple) -> bool {
+        (self.local, self.peer, self.ports) == key(tuple)
     }
 
     fn members(&self) -> &[Arc<S>] {
@@ -187,7 +187,7 @@ impl<S: Member> Entry<S> {
     }
 }
 
-impl<S: Member> Group<S> {
+impl<S: Demuxed> Group<S> {
     /// By NAPI: the member that already serves this instance; else the first that serves none yet, which is claimed by
     /// one compare-and-swap so that two instances never share a member while another is free; else as by hash.
     #[inline(never)]

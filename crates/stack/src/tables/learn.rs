@@ -7,7 +7,7 @@ use napier_core::time::Instant;
 use napier_sys::clock::Clock;
 
 use crate::counters::Counter;
-use crate::tables::neighbour::{Answered, Held, Hold, Key, Neighbour, Origin, ROUNDS_MAX, Said};
+use crate::tables::neighbour::{Answered, HeldPacket, Hold, Key, Neighbour, Origin, ROUNDS_MAX, Said};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::writer::{After, Note, Writing};
 use crate::tables::{Interface, Snapshot, Tables};
@@ -40,8 +40,8 @@ impl Tables {
         }
     }
 
-    /// A packet whose neighbour was unknown at the last look: sends it, or keeps it and asks. False if nobody answers.
-    pub(crate) fn hold_for(&self, key: Key, held: Held) -> bool {
+    /// A packet whose neighbour was unknown at the last look: sends it, or keeps it and asks. False if the neighbour does not answer.
+    pub(crate) fn hold_for(&self, key: Key, held: HeldPacket) -> bool {
         let mut held = Some(held);
         let mut held = || held.take().expect("kept or left");
         match self.lock_or_leave(|| Note::Hold(key, held())) {
@@ -51,8 +51,8 @@ impl Tables {
     }
 
     /// Sends a packet whose neighbour is known now.
-    pub(crate) fn send_held(&self, key: Key, mac: [u8; 6], held: &Held) {
-        let Held { frame, class } = held;
+    pub(crate) fn send_held(&self, key: Key, mac: [u8; 6], held: &HeldPacket) {
+        let HeldPacket { frame, class } = held;
         let interface: Option<Arc<Interface>> = self.snapshot.load().interface(key.ifindex).cloned();
         let Some(interface) = interface else { return self.counters.count(Counter::NeighUnresolvedDiscards) };
         let sent = interface.egress.transmit(class, frame.len(), &mut |slot| {
@@ -86,10 +86,10 @@ impl Writing<'_> {
                 Answered::First => (Origin::Confirmed, nud),
                 Answered::Again | Answered::NotAsked => return,
             },
-            (News::Stranger(_), _) if !self.strangers.admit(now) => {
+            (News::Stranger(_), _) if !self.unsolicited.admit(now) => {
                 return ns.counters.count(Counter::NeighTableFulls);
             }
-            (News::Stranger(nud), _) => (Origin::Stranger, nud),
+            (News::Stranger(nud), _) => (Origin::Unsolicited, nud),
             (News::Kept(_) | News::Moved(_), None) => unreachable!("only what is known has an address"),
         };
         self.settle(key, Neighbour { mac, origin, since: now, nud }, 0);
@@ -187,8 +187,8 @@ impl Writing<'_> {
         let _ = self.pending.answered(key);
     }
 
-    /// Keeps a packet whose neighbour was unknown, or has it sent. False if nobody answers.
-    pub(crate) fn hold(&mut self, key: Key, held: Held) -> bool {
+    /// Keeps a packet whose neighbour was unknown, or has it sent. False if the neighbour does not answer.
+    pub(crate) fn hold(&mut self, key: Key, held: HeldPacket) -> bool {
         let ns = self.ns;
         let learnt = ns.snapshot.load().neighbours.get(key);
         if let Some(neighbour) = learnt {

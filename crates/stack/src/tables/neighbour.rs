@@ -1,15 +1,15 @@
 //! Neighbours: which Ethernet address an on-link IP address has, and when the stack believes it.
 //!
 //! The table is immutable and sorted; a writer copies it. What is believed, and for how long, is in
-//! [`napier_core::neighbour`]; a thread of the name space (`ageing`) carries it out. Whoever works out a path says so if
+//! [`napier_core::neighbour`]; a thread of the name space (`ageing`) carries it out. A thread that works out a path says so if
 //! it uses a stale neighbour, and an entry that becomes stale makes paths to be worked out again: so no packet looks at
 //! an entry or at a clock.
 //!
 //! | news | known? | what happens |
 //! |---|---|---|
 //! | an answer that we asked for | no | learnt, *confirmed*; what waited for it goes out (see `pending`) |
-//! | an answer that nobody asked for | no | ignored (`arp_accept` = 0) |
-//! | somebody asks us, and says where he is | no | learnt, unconfirmed; of many strangers at once only some |
+//! | an answer to no question | no | ignored (`arp_accept` = 0) |
+//! | a station asks us, and says where it is | no | learnt, unconfirmed; of many unsolicited ones at once only some |
 //! | another Ethernet address | yes | the core's table, and at most [`MOVES_MAX`] changes at once |
 //! | any | permanent | ignored |
 //!
@@ -26,13 +26,13 @@ use crate::wire::addr::Addr;
 
 mod pending;
 
-pub(crate) use pending::{Answered, Held, Hold, Pending, ROUNDS_MAX};
+pub(crate) use pending::{Answered, HeldPacket, Hold, Pending, ROUNDS_MAX};
 
 /// Learnt entries per name space. Source: `net/ipv4/arp.c arp_tbl.gc_thresh3`.
 pub(crate) const LEARNT_MAX: usize = 1024;
-/// Strangers that may introduce themselves at once, and how long it takes until one more may. Each costs a copy of the
+/// Unsolicited neighbours that are learnt at once, and how long it takes until one more may. Each costs a copy of the
 /// table, and makes the paths that sockets remember stale.
-const STRANGERS_MAX: u32 = 256;
+const UNSOLICITED_MAX: u32 = 256;
 /// The same for changes of what is known: each may be forged, and costs as much.
 pub(crate) const MOVES_MAX: u32 = 256;
 const INTERVAL: Span = Span { ns: 10_000_000 };
@@ -57,7 +57,7 @@ pub(crate) struct Neighbour {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     /// It asked for us.
-    Stranger,
+    Unsolicited,
     /// It answered a question of ours.
     Confirmed,
     /// The user says so.
@@ -176,8 +176,8 @@ impl Allowance {
     }
 
     /// For those who introduce themselves.
-    pub(crate) fn strangers() -> Self {
-        Self::new(STRANGERS_MAX)
+    pub(crate) fn unsolicited() -> Self {
+        Self::new(UNSOLICITED_MAX)
     }
 
     /// Takes one in; false if too many came.

@@ -1,6 +1,6 @@
 //! What packets to a destination may have where a router has said so, by the rules of [`napier_core::icmp`].
 //!
-//! The table is immutable and sorted; a writer copies it. Whoever has worked out a way to the destination does so again, for the
+//! The table is immutable and sorted; a writer copies it. A sender that has worked out a way to the destination does so again, for the
 //! way itself says how long its packets may be: none is looked up per packet. What has expired is passed over, and goes
 //! when the next destination comes.
 

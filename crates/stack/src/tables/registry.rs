@@ -78,7 +78,7 @@ impl Registry {
         self.claims.entry(to.port).or_default().push(Claim { local: to, reuse });
     }
 
-    /// Whether somebody has claimed a place that overlaps this one.
+    /// Whether a socket has claimed a place that overlaps this one.
     pub(crate) fn is_taken(&self, local: End) -> bool {
         self.overlapping(local).next().is_some()
     }

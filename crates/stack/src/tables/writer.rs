@@ -19,7 +19,7 @@ use napier_sys::nowait;
 
 use crate::counters::Counter;
 use crate::tables::Tables;
-use crate::tables::neighbour::{Allowance, Held, Key, MOVES_MAX, Neighbour, Pending, Said};
+use crate::tables::neighbour::{Allowance, HeldPacket, Key, MOVES_MAX, Neighbour, Pending, Said};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::registry::Registry;
 use crate::wait::park::Parker;
@@ -37,7 +37,7 @@ pub(crate) struct Writer {
     /// By protocol number.
     ports: HashMap<u8, Registry>,
     pub(crate) pending: Pending,
-    pub(crate) strangers: Allowance,
+    pub(crate) unsolicited: Allowance,
     /// Changes of neighbours' addresses, and of paths' MTUs, that are taken in.
     pub(crate) moves: Allowance,
     pub(crate) paths: Allowance,
@@ -48,7 +48,7 @@ impl Default for Writer {
         Self {
             ports: HashMap::new(),
             pending: Pending::default(),
-            strangers: Allowance::strangers(),
+            unsolicited: Allowance::unsolicited(),
             moves: Allowance::new(MOVES_MAX),
             paths: Allowance::new(MOVES_MAX),
         }
@@ -73,7 +73,7 @@ pub(crate) enum Note {
     /// A router on the way to this address takes no longer packets.
     Lower(Addr, PathMtu),
     /// A packet for a neighbour that was not known.
-    Hold(Key, Held),
+    Hold(Key, HeldPacket),
     /// What was held for a neighbour has been sent: the round that follows.
     Settle(Key, Neighbour, u32),
 }
@@ -92,15 +92,15 @@ pub(crate) enum After {
     /// Asks for a neighbour: all, or this station.
     Probe(Key, Option<[u8; 6]>),
     /// Sends a packet whose neighbour is known now.
-    Send(Key, [u8; 6], Held),
+    Send(Key, [u8; 6], HeldPacket),
     /// Sends what was held for a neighbour, and goes on with this round.
-    Settle(Key, Neighbour, VecDeque<Held>, u32),
+    Settle(Key, Neighbour, VecDeque<HeldPacket>, u32),
 }
 
 /// The writers' lock.
 pub(crate) struct Writers {
     writer: Owned<Writer, Note>,
-    /// Wakes programs that wait until nobody writes.
+    /// Wakes programs that wait until no thread writes.
     free: Parker,
 }
 
@@ -147,14 +147,14 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Tables {
-    /// The writers' lock; waits for whoever writes. For programs. A panic of a writer does not matter: it changes the
+    /// The writers' lock; waits for the writer. For programs. A panic of a writer does not matter: it changes the
     /// registry and the snapshot in a fixed order, and our own asserts are the only panics in between.
     pub(crate) fn lock(&self) -> Writing<'_> {
         let writers = &self.writers;
         Writing::new(self, writers.writer.try_own().unwrap_or_else(|| writers.wait(&Clock)))
     }
 
-    /// The writers' lock, or none: what `note` says is left to whoever writes. Programs wait.
+    /// The writers' lock, or none: what `note` says is left to the writer. Programs wait.
     pub(crate) fn lock_or_leave(&self, note: impl FnOnce() -> Note) -> Option<Writing<'_>> {
         if let Some(owner) = self.writers.writer.try_own() {
             return Some(Writing::new(self, owner));
@@ -226,7 +226,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Takes out the packets for a neighbour that were left so far; other notes keep their order.
-    pub(crate) fn left_for(&mut self, key: Key) -> Vec<Held> {
+    pub(crate) fn left_for(&mut self, key: Key) -> Vec<HeldPacket> {
         self.take_in();
         let mut held = Vec::new();
         if !self.notes.iter().any(|note| matches!(note, Note::Hold(to, _) if *to == key)) {

@@ -12,7 +12,7 @@ use super::Tcp;
 use crate::errno::{errno, stopped};
 use crate::event::{Watchable, Watched};
 use crate::options::{self, OptionError, SocketOption};
-use crate::tables::demux::Place;
+use crate::tables::demux::Tuple;
 use crate::tcp::builder::TcpListenerBuilder;
 use crate::tcp::conn::Conn;
 use crate::tcp::listener::ListenerInner;
@@ -60,7 +60,7 @@ impl TcpListener {
         Self { inner, tcp }
     }
 
-    /// A connection that nobody has accepted.
+    /// A connection that no program has accepted.
     #[cfg(test)]
     pub(super) fn first_waiting(&self) -> Option<std::sync::Arc<crate::tcp::conn::Conn>> {
         self.inner.first_waiting()
@@ -156,7 +156,7 @@ impl Drop for TcpListener {
         {
             let writer = &mut tcp.tables.lock();
             writer.ports(PROTO_TCP).release(inner.local, inner.reuse);
-            tcp.edit_listeners(writer, |listeners| listeners.remove(Place { local: inner.local, peer: None }, inner));
+            tcp.edit_listeners(writer, |listeners| listeners.remove(Tuple { local: inner.local, peer: None }, inner));
         }
         inner.close().iter().for_each(|waiting| waiting.reset(tcp));
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::listener::Limits;
-use super::settings::{Settings, settings};
+use super::settings::{ConnSettings, settings};
 use crate::tables::bind::{Binding, binding, own_end};
 use crate::tables::path::Target;
 use crate::wire::addr::End;
@@ -25,7 +25,7 @@ pub struct TcpListenerBuilder {
 
 impl Default for TcpListenerBuilder {
     fn default() -> Self {
-        let limits = Limits { backlog: BACKLOG_DEFAULT, syns: SYNS_DEFAULT, settings: Settings::default() };
+        let limits = Limits { backlog: BACKLOG_DEFAULT, syns: SYNS_DEFAULT, settings: ConnSettings::default() };
         Self { binding: Binding::default(), limits }
     }
 }
@@ -58,7 +58,7 @@ pub struct TcpStreamBuilder {
     pub(super) nonblocking: bool,
     pub(super) nodelay: bool,
     pub(super) timeout: Option<Duration>,
-    pub(super) settings: Settings,
+    pub(super) settings: ConnSettings,
 }
 
 impl TcpStreamBuilder {

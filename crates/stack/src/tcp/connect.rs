@@ -15,7 +15,7 @@ use crate::tcp::conn::Conn;
 use crate::tcp::flow::Flow;
 use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Cause;
-use crate::tcp::settings::Settings;
+use crate::tcp::settings::ConnSettings;
 use crate::tcp::workspace::with_fresh;
 use crate::wire::PROTO_TCP;
 use crate::wire::addr::End;
@@ -31,7 +31,7 @@ pub(super) fn connect(
     local: Option<End>,
     target: Target,
     nodelay: bool,
-    settings: &Settings,
+    settings: &ConnSettings,
 ) -> io::Result<Arc<Conn>> {
     let tables = &*tcp.tables;
     let (own, mtu) = {

@@ -12,32 +12,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Tcp;
+use super::by_age::{ByAge, LimitKind};
 use super::conn::Conn;
-use super::line::{Kind, Line};
 
 /// Connections that the program has closed and the peer has not. Source: `net.ipv4.tcp_max_orphans` with 4 GiB of memory.
 const ORPHANS_MAX_DEFAULT: usize = 16_384;
 
 /// The orphans of a name space.
 pub(super) struct Orphans {
-    pub(super) line: Line<Conn>,
+    pub(super) line: ByAge<Conn>,
     pub(super) max: AtomicUsize,
 }
 
 impl Orphans {
     pub(super) fn new() -> Self {
-        Self { line: Line::default(), max: AtomicUsize::new(ORPHANS_MAX_DEFAULT) }
+        Self { line: ByAge::default(), max: AtomicUsize::new(ORPHANS_MAX_DEFAULT) }
     }
 
     /// There is one more; no connection may be held.
     pub(super) fn enter(&self, tcp: &Tcp, conn: &Arc<Conn>) {
-        self.line.enter(conn, Kind::Orphan);
+        self.line.enter(conn, LimitKind::Orphan);
         self.trim(tcp);
     }
 
     pub(crate) fn trim(&self, tcp: &Tcp) {
         while self.line.count() > self.max.load(Ordering::Relaxed)
-            && self.line.end_oldest(Kind::Orphan, |conn| conn.give_way(tcp, Kind::Orphan))
+            && self.line.end_oldest(LimitKind::Orphan, |conn| conn.give_way(tcp, LimitKind::Orphan))
         {}
     }
 }

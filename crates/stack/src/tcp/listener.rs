@@ -9,10 +9,10 @@ use napier_ring::Inbox;
 
 use crate::event::{Interest, STOPPED, Source, Watched};
 use crate::options;
-use crate::tables::demux::Member;
+use crate::tables::demux::Demuxed;
 use crate::tables::reuse::ReusePort;
-use crate::tcp::line::{Limited, Line};
-use crate::tcp::settings::Settings;
+use crate::tcp::by_age::{ByAge, Limited};
+use crate::tcp::settings::ConnSettings;
 use crate::wait::park::Parker;
 use crate::wire::addr::End;
 
@@ -24,7 +24,7 @@ pub(super) struct Limits {
     /// Handshakes that may be under way.
     pub(super) syns: usize,
     /// Of the connections; they inherit it.
-    pub(super) settings: Settings,
+    pub(super) settings: ConnSettings,
 }
 
 /// What the tables, the connections and the handle of one listener share.
@@ -34,13 +34,13 @@ pub(crate) struct ListenerInner<C> {
     pub(super) limits: Limits,
     /// The recorded NAPI id, valid or not.
     pub(super) napi_id: AtomicU32,
-    /// Connections that nobody has accepted, as they became established: softirqs leave them here and go on.
+    /// Connections that no program has accepted, as they became established: softirqs leave them here and go on.
     ready: Inbox<Arc<C>>,
     /// The same, taken over by programs that accept, which alone wait for each other.
     queue: Mutex<VecDeque<Arc<C>>>,
     /// How many there are in both; less for the moment between a push and its count.
     waiting: AtomicIsize,
-    pub(super) embryos: Line<C>,
+    pub(super) embryos: ByAge<C>,
     closed: AtomicBool,
     /// The engine has stopped.
     pub(super) stopped: AtomicBool,
@@ -61,7 +61,7 @@ impl<C: Limited> ListenerInner<C> {
             ready: Inbox::new(),
             queue: Mutex::new(VecDeque::new()),
             waiting: AtomicIsize::new(0),
-            embryos: Line::default(),
+            embryos: ByAge::default(),
             closed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             nonblocking: AtomicBool::new(false),
@@ -86,7 +86,7 @@ impl<C: Limited> ListenerInner<C> {
         self.embryos.uncounted();
     }
 
-    /// A handshake is complete. Gives those that nobody will accept, which are to be reset.
+    /// A handshake is complete. Gives those that no program will accept, which are to be reset.
     #[must_use = "they are to be reset"]
     pub(super) fn established(&self, conn: &Arc<C>) -> Vec<Arc<C>> {
         // Before it is counted: whoever is told of it finds it.
@@ -156,7 +156,7 @@ impl<C: Limited> ListenerInner<C> {
     }
 }
 
-impl<C> Member for ListenerInner<C> {
+impl<C> Demuxed for ListenerInner<C> {
     fn recorded_napi(&self) -> &AtomicU32 {
         &self.napi_id
     }

@@ -12,20 +12,20 @@
 //!
 //! # Files
 //! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `workspace` is smoltcp at work,
-//! `outlet` the way out; `line` and `listener` have connections that wait for something and do not know what a connection is.
+//! `outlet` the way out; `by_age` and `listener` have connections that wait for something and do not know what a connection is.
 //! `conn` is a connection. Above it, `flows` finds one, `wheel` calls one in time, `limits` say how many there may be; `passive`
 //! and `connect` make one. `accept` and `stream` are the public types, `builder` and `settings` what they are made with, `open` makes them,
 //! `congestion` what bounds what is under way.
 
 mod accept;
 mod builder;
+mod by_age;
 mod congestion;
 mod conn;
 mod connect;
 mod flow;
 mod flows;
 mod limits;
-mod line;
 mod listener;
 mod open;
 mod outlet;
@@ -63,7 +63,7 @@ use crate::tables::{Ingress, Snapshot, Tables};
 use crate::wire::quote::{About, Quoted};
 use crate::wire::{ETH_LEN, PROTO_TCP, Segment, flag};
 use conn::challenge::Challenges;
-use conn::{Arrived, Conn, Input, Note, Report};
+use conn::{Arrived, Conn, IcmpReport, Input, Note};
 use flow::Flow;
 use flows::Flows;
 use limits::Orphans;
@@ -90,7 +90,7 @@ pub(crate) struct Tcp {
     wheel: Arc<Wheel>,
     /// Drawn by the operating system: what is made with it cannot be guessed.
     keys: RandomState,
-    /// Connections in TIME-WAIT, oldest first; new ones are left for whoever looks after them.
+    /// Connections in TIME-WAIT, oldest first; new ones are left for the thread that looks after them.
     time_waits: Owned<VecDeque<Weak<Conn>>, Weak<Conn>>,
     challenges: Challenges,
     orphans: Orphans,
@@ -139,7 +139,7 @@ impl Tcp {
         self.keys.hash_one((local.addr, local.port, peer.addr, peer.port, now.ns))
     }
 
-    /// A number that nobody outside can know, the same for the same `of`.
+    /// A number that no other station can know, the same for the same `of`.
     fn draw(&self, of: u64) -> u64 {
         self.keys.hash_one(of)
     }
@@ -196,7 +196,7 @@ impl Protocol for Tcp {
     #[cold]
     fn hear(&self, _snapshot: &Snapshot, about: About, quoted: &Quoted) -> bool {
         let &Quoted { from: local, to: peer, seq, packet_bytes, .. } = quoted;
-        let report = Report { about, seq, packet_bytes };
+        let report = IcmpReport { about, seq, packet_bytes };
         self.flows.find(&Flow { local, peer }, |conn| conn.hear(self, &report)).is_some()
     }
 
@@ -240,7 +240,7 @@ pub(crate) fn receive(tcp: Option<&Tcp>, at: &Ingress<'_>, now: Instant, frame: 
     refuse(at, now, frame, segment);
 }
 
-/// Nobody wants the segment: its sender hears so.
+/// No socket wants the segment: its sender is told so.
 #[cold]
 fn refuse(at: &Ingress<'_>, now: Instant, frame: &[u8], segment: &Segment) {
     // Connections of an engine that stops end without a word.

@@ -10,7 +10,7 @@ use super::builder::{TcpListenerBuilder, TcpStreamBuilder};
 use super::connect::connect;
 use super::listener::ListenerInner;
 use super::stream::TcpStream;
-use crate::tables::demux::Place;
+use crate::tables::demux::Tuple;
 use crate::tables::path::Target;
 use crate::wire::PROTO_TCP;
 use crate::wire::addr::End;
@@ -23,8 +23,8 @@ impl Tcp {
         let (local, busy) = binding.claim(&self.tables, writer, PROTO_TCP, local)?;
         let listener = Arc::new(ListenerInner::new(local, binding.reuse, limits, &busy));
         listener.nonblocking.store(binding.nonblocking, Ordering::Relaxed);
-        let place = Place { local, peer: None };
-        self.edit_listeners(writer, |listeners| listeners.insert(place, &listener, binding.reuse));
+        let tuple = Tuple { local, peer: None };
+        self.edit_listeners(writer, |listeners| listeners.insert(tuple, &listener, binding.reuse));
         Ok(TcpListener::from_parts(listener, self.clone()))
     }
 

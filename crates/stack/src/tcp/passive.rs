@@ -7,9 +7,9 @@ use napier_core::sockopt::{SocketBusy, record_napi_id};
 use smoltcp::wire::{IpEndpoint, IpListenEndpoint};
 
 use super::Tcp;
+use super::by_age::LimitKind;
 use super::conn::{Arrived, Conn};
 use super::flow::Flow;
-use super::line::Kind;
 use super::listener::ListenerInner;
 use super::outlet::route::Route;
 use super::rules::Cause;
@@ -29,7 +29,7 @@ impl ListenerInner<Conn> {
         }
         // A flood must not keep others out: who has not answered for longest goes.
         if self.embryos.count() >= self.limits.syns
-            && !self.embryos.end_oldest(Kind::Embryo, |conn| conn.give_way(tcp, Kind::Embryo))
+            && !self.embryos.end_oldest(LimitKind::Embryo, |conn| conn.give_way(tcp, LimitKind::Embryo))
         {
             return tables.counters.count(Counter::ListenDrops);
         }
@@ -58,6 +58,6 @@ impl ListenerInner<Conn> {
         }
         core.settle(now, Cause::Segment);
         drop(core);
-        self.embryos.enter(&conn, Kind::Embryo);
+        self.embryos.enter(&conn, LimitKind::Embryo);
     }
 }

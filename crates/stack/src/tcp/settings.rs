@@ -28,7 +28,7 @@ const TIME_MIN: Duration = Duration::from_millis(1);
 
 /// What a connection is made with, but for its ends.
 #[derive(Copy, Clone, Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct ConnSettings {
     pub(super) buffers: Buffers,
     pub(super) patience: Patience,
     /// `None`: as the device suggests.
@@ -67,7 +67,7 @@ pub(super) fn span_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Methods of a builder that has [`Settings`].
+/// Methods of a builder that has [`ConnSettings`].
 macro_rules! settings {
     ($($path:ident).+) => {
         /// Receive buffer of a connection in bytes (default 16 KiB, 2304 bytes to 4 MiB). Not doubled: nothing but

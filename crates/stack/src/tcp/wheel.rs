@@ -18,7 +18,7 @@ use crate::wait::park::Parker;
 
 /// Nanoseconds per place.
 const TICK_NS: u64 = 1_000_000;
-/// Places; what is due later is put off once per turn of 4 s.
+/// Slots; what is due later is put off once per turn of 4 s.
 const SLOTS: usize = 4096;
 
 /// Longest time ahead for which a connection stands in the wheel: it is asked again then. So one that has ended is let go
@@ -45,7 +45,7 @@ pub(super) struct Wheel {
 }
 
 /// The thread's own.
-struct Places {
+struct Slots {
     slots: Box<[Vec<Call>]>,
     occupied: [u64; SLOTS / 64],
     /// The last tick that was called up.
@@ -91,7 +91,7 @@ impl Wheel {
     /// The thread: turns the wheel until it is stopped or its name space is gone.
     pub(super) fn turn(&self, tcp: &Weak<Tcp>) {
         napier_sys::nowait::this_thread();
-        let mut places = Places::new(Clock.now());
+        let mut places = Slots::new(Clock.now());
         let mut called = Vec::new();
         loop {
             self.alarm.begin();
@@ -124,7 +124,7 @@ impl Wheel {
     }
 }
 
-impl Places {
+impl Slots {
     fn new(now: Instant) -> Self {
         let slots = (0..SLOTS).map(|_| Vec::new()).collect();
         Self { slots, occupied: [0; SLOTS / 64], done: now.ns / TICK_NS }
@@ -167,7 +167,7 @@ impl Places {
         }
     }
 
-    /// The next place with somebody in it, in the order of time.
+    /// The next place with a connection in it, in the order of time.
     fn next(&self) -> u64 {
         let first = self.done + 1;
         let mut offset = 0;

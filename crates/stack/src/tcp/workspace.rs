@@ -3,7 +3,7 @@
 //! smoltcp's sockets only move when an `Interface` polls them. With medium IP and without addresses of its own ("any IP")
 //! an interface keeps nothing from one poll to the next but its random numbers, which serve for initial sequence numbers.
 //! So there is one interface per thread and MTU, which needs no lock, and a fresh one with a keyed seed for the packet
-//! that begins a connection: nobody can tell one connection's sequence numbers from another's (RFC 6528).
+//! that begins a connection: no station can tell one connection's sequence numbers from another's (RFC 6528).
 //!
 //! # Time
 //! smoltcp rounds a retransmission time up to a second and cannot be told otherwise. Its clock is ours to set, so it runs
@@ -27,7 +27,7 @@ const NS_PER_TICK: u64 = 1000 / PACE;
 pub(super) struct Fault;
 
 /// A way out for whole IP packets.
-pub(super) trait Sink {
+pub(super) trait PacketSink {
     /// Whether a packet can be taken now.
     fn is_open(&self) -> bool;
     /// Sends a packet of `len` bytes; `fill` is called once and writes all of them.
@@ -62,7 +62,7 @@ pub(super) struct Poll<'a> {
     pub(super) now: Instant,
     pub(super) mtu: usize,
     pub(super) sockets: &'a mut SocketSet<'static>,
-    pub(super) sink: &'a mut dyn Sink,
+    pub(super) sink: &'a mut dyn PacketSink,
 }
 
 impl Poll<'_> {
@@ -174,7 +174,7 @@ fn interface(mtu: usize, seed: u64) -> Interface {
 /// Takes nothing.
 struct Closed;
 
-impl Sink for Closed {
+impl PacketSink for Closed {
     fn is_open(&self) -> bool {
         false
     }
@@ -190,12 +190,12 @@ impl Sink for Closed {
 struct OnePacket<'a, 's> {
     packet: Option<&'a [u8]>,
     mtu: usize,
-    sink: &'a mut (dyn Sink + 's),
+    sink: &'a mut (dyn PacketSink + 's),
 }
 
 struct Received<'a>(&'a [u8]);
 
-struct Sending<'a, 's>(&'a mut (dyn Sink + 's));
+struct Sending<'a, 's>(&'a mut (dyn PacketSink + 's));
 
 impl<'s> Device for OnePacket<'_, 's> {
     type RxToken<'a>

@@ -10,7 +10,7 @@ use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use crate::UdpSocket;
 use crate::device::PacketClass;
-use crate::tables::neighbour::{Held, Key, Neighbour};
+use crate::tables::neighbour::{HeldPacket, Key, Neighbour};
 use crate::tables::writer::LEFT_BYTES_MAX;
 use crate::testing::{self, IFINDEX, PEER_MAC, Rig, at, udp};
 use crate::wire::addr::Addr;
@@ -44,7 +44,7 @@ fn hold(rig: &Rig, number: u8, bytes: usize) -> bool {
     let key = Key { ifindex: IFINDEX, addr: Addr::from_ip(PEER.into()) };
     let mut frame = vec![number; bytes];
     frame[12..14].copy_from_slice(&[8, 0]);
-    rig.ns.tables().hold_for(key, Held { frame, class: PacketClass::of_flow(0) })
+    rig.ns.tables().hold_for(key, HeldPacket { frame, class: PacketClass::of_flow(0) })
 }
 
 fn numbers(rig: &Rig) -> Vec<u8> {

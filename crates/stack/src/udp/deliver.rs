@@ -104,7 +104,7 @@ impl<'v> Round<'v> {
             let Touched { socket: Some(socket), bytes, packets } = std::mem::take(touched) else { continue };
             socket.charge(bytes);
             if let Some(journal) = self.journal {
-                journal.delivered(self.napi_id, socket.ends.load().place.local.socket_addr(0), packets);
+                journal.delivered(self.napi_id, socket.ends.load().tuple.local.socket_addr(0), packets);
             }
             // Relaxed: the id is a hint that orders nothing.
             socket.source.notify(socket.napi_id.load(Ordering::Relaxed), Interest::IN);

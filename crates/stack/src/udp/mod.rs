@@ -29,7 +29,7 @@ pub use sndbuf::{OVERHEAD_BYTES, SendBuffers};
 pub use socket::{MergedDatagram, UdpSocket};
 
 use crate::tables::bind::own_end;
-use crate::tables::demux::{Demux, Place};
+use crate::tables::demux::{Demux, Tuple};
 use crate::tables::path::{Target, route};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::protocol::Protocol;
@@ -72,8 +72,8 @@ impl Udp {
         if let Some(bytes) = rcvbuf_bytes {
             socket.ask_rcvbuf(bytes);
         }
-        let place = Place { local, peer: None };
-        self.published.edit(writer, |sockets| sockets.insert(place, &socket, binding.reuse));
+        let tuple = Tuple { local, peer: None };
+        self.published.edit(writer, |sockets| sockets.insert(tuple, &socket, binding.reuse));
         Ok(UdpSocket::from_parts(socket, self.clone()))
     }
 }

@@ -19,7 +19,7 @@ use crate::udp::socket::UdpSocket;
 impl UdpInner {
     /// A datagram of ours did not get where it was to go.
     pub(crate) fn told(&self, told: Told) {
-        let connected = self.ends.load().place.peer.is_some();
+        let connected = self.ends.load().tuple.peer.is_some();
         if !is_for_datagrams(told, connected, self.egress.recverr.load(Ordering::Relaxed)) {
             return;
         }

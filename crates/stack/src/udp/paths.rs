@@ -22,7 +22,7 @@ const PAYLOAD_MAX: usize = 65_535 - IPV4_LEN - UDP_LEN;
 const SLOTS: usize = 16;
 
 /// A way to one destination, ready to use.
-pub(crate) struct Path {
+pub(crate) struct UdpPath {
     pub(crate) target: Target,
     pub(crate) interface: Arc<Interface>,
     pub(crate) template: Template,
@@ -34,7 +34,7 @@ pub(crate) struct Path {
     pub(crate) until: Deadline,
 }
 
-impl Path {
+impl UdpPath {
     /// Whether it does for a payload of this length: a bound that a router has set is forgotten in time.
     #[inline]
     pub(crate) fn does_for(&self, len_max: usize) -> bool {
@@ -44,7 +44,7 @@ impl Path {
 
 /// A path, and the neighbour that has to be asked for if it is not known: the template lacks its address then.
 pub(crate) struct Resolved {
-    pub(crate) path: Path,
+    pub(crate) path: UdpPath,
     pub(crate) unknown: Option<Key>,
     /// The neighbour, if it may have gone: [`Tables::used`](crate::tables::Tables::used) is to know.
     pub(crate) stale: Option<Key>,
@@ -56,7 +56,7 @@ pub(crate) struct PathCache {
     /// Generation of the name space and epoch of the socket's ends that all of them belong to.
     pub(super) made_at: (u64, u32),
     /// By destination; empty until the first datagram. One for a connected socket.
-    slots: Vec<Option<Path>>,
+    slots: Vec<Option<UdpPath>>,
     /// The peer, if it has been asked for and there is one.
     pub(super) peer: Option<Target>,
 }
@@ -69,12 +69,12 @@ impl PathCache {
     }
 
     #[inline]
-    pub(super) fn find(&self, target: Target) -> Option<&Path> {
+    pub(super) fn find(&self, target: Target) -> Option<&UdpPath> {
         let path = self.slots.get(slot(target, self.slots.len().max(1)))?.as_ref()?;
         (path.target == target).then_some(path)
     }
 
-    pub(super) fn keep(&mut self, path: Path) -> &Path {
+    pub(super) fn keep(&mut self, path: UdpPath) -> &UdpPath {
         if self.slots.is_empty() {
             let slots = if self.peer.is_some() { 1 } else { SLOTS };
             self.slots.resize_with(slots, || None);
@@ -100,7 +100,7 @@ pub(crate) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Re
     let mac = neighbour.map_or([0; 6], |n| n.mac);
     let ip_len = if dst.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
     let (mtu, until) = snapshot.path_mtu(dst.addr, interface.mtu);
-    let path = Path {
+    let path = UdpPath {
         target,
         template: Template::new(interface.mac, mac, src, dst),
         flow_hash: interface.egress.rss_hash(&src.socket_addr(0), &dst.socket_addr(0)),

@@ -24,7 +24,7 @@ use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable, Remainder}
 use crate::counters::{Counter, Counters};
 use crate::event::Source;
 use crate::options::{self, EgressOptions};
-use crate::tables::demux::{Member, Place};
+use crate::tables::demux::{Demuxed, Tuple};
 use crate::tables::reuse::ReusePort;
 use crate::udp::paths::PathCache;
 use crate::udp::sndbuf::SendBuffer;
@@ -57,12 +57,12 @@ pub(crate) struct UdpInner {
     pub(crate) send_parker: Parker,
     pub(crate) send_buffer: SendBuffer,
     pub(crate) source: Source,
-    reader: Line<Exclusive<Reader>>,
-    /// Frames that a reader holds and nobody has read: "there is something to read" does not show in `list` then.
+    reader: CacheLine<Exclusive<Reader>>,
+    /// Frames that a reader holds and has not read: "there is something to read" does not show in `list` then.
     private: Remainder,
-    pub(crate) paths: Line<Exclusive<PathCache>>,
+    pub(crate) paths: CacheLine<Exclusive<PathCache>>,
     // Hardly ever written.
-    pub(crate) ends: Line<ArcSwap<Ends>>,
+    pub(crate) ends: CacheLine<ArcSwap<Ends>>,
     /// Counts changes of `ends`, so that remembered paths notice.
     pub(crate) ends_epoch: AtomicU32,
     pub(crate) nonblocking: AtomicBool,
@@ -82,9 +82,9 @@ pub(crate) struct UdpInner {
 
 /// Begins a cache line.
 #[repr(align(64))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CacheLine<T>(pub(crate) T);
 
-impl<T> std::ops::Deref for Line<T> {
+impl<T> std::ops::Deref for CacheLine<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -95,7 +95,7 @@ impl<T> std::ops::Deref for Line<T> {
 /// Both ends of a socket.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Ends {
-    pub(crate) place: Place,
+    pub(crate) tuple: Tuple,
     /// Interface of a link-local peer; 0: any.
     pub(crate) peer_scope: u32,
 }
@@ -139,10 +139,10 @@ impl UdpInner {
             send_parker: Parker::new(),
             send_buffer,
             source: Source::new(),
-            reader: Line(Exclusive::new(reader)),
+            reader: CacheLine(Exclusive::new(reader)),
             frames,
             counters,
-            paths: Line(Exclusive::new(PathCache::default())),
+            paths: CacheLine(Exclusive::new(PathCache::default())),
             nonblocking: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             told: AtomicI32::new(0),
@@ -150,7 +150,7 @@ impl UdpInner {
             busy: AtomicU64::new(options::pack(&busy)),
             egress: EgressOptions::default(),
             reuse,
-            ends: Line(ArcSwap::from_pointee(Ends { place: Place { local, peer: None }, peer_scope: 0 })),
+            ends: CacheLine(ArcSwap::from_pointee(Ends { tuple: Tuple { local, peer: None }, peer_scope: 0 })),
             ends_epoch: AtomicU32::new(0),
         }
     }
@@ -322,7 +322,7 @@ impl UdpInner {
     }
 }
 
-impl Member for UdpInner {
+impl Demuxed for UdpInner {
     #[inline]
     fn recorded_napi(&self) -> &AtomicU32 {
         &self.napi_id

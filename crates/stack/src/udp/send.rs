@@ -14,9 +14,9 @@ use crate::counters::Counter;
 use crate::device::{PacketClass, TxError};
 use crate::errno::errno;
 use crate::tables::Tables;
-use crate::tables::neighbour::{Held, Key};
+use crate::tables::neighbour::{HeldPacket, Key};
 use crate::tables::path::Target;
-use crate::udp::paths::{self, Path, Resolved};
+use crate::udp::paths::{self, Resolved, UdpPath};
 use crate::udp::queue::UdpInner;
 use crate::udp::sndbuf::Want;
 
@@ -74,13 +74,13 @@ impl UdpInner {
 
     fn peer(&self) -> Option<Target> {
         let ends = self.ends.load();
-        ends.place.peer.map(|dst| Target { dst, scope: ends.peer_scope })
+        ends.tuple.peer.map(|dst| Target { dst, scope: ends.peer_scope })
     }
 
     #[cold]
     fn resolve(&self, tables: &Tables, target: Target) -> io::Result<Resolved> {
         tables.check_running()?;
-        let resolved = paths::resolve(&tables.snapshot.load(), self.ends.load().place.local, target)?;
+        let resolved = paths::resolve(&tables.snapshot.load(), self.ends.load().tuple.local, target)?;
         if let Some(key) = resolved.stale {
             tables.used(key);
         }
@@ -91,7 +91,7 @@ impl UdpInner {
     fn send_on(
         &self,
         tables: &Tables,
-        path: &Path,
+        path: &UdpPath,
         unknown: Option<Key>,
         packet: Datagram,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
@@ -135,7 +135,7 @@ impl UdpInner {
     fn transmit(
         &self,
         tables: &Tables,
-        path: &Path,
+        path: &UdpPath,
         class: &PacketClass,
         len_max: usize,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
@@ -178,14 +178,14 @@ impl UdpInner {
 
     /// More than half of the buffer is used: a context that waits for the socket is to hear when it is not any more.
     #[cold]
-    fn ask_for_credit(&self, path: &Path, class: &PacketClass) {
+    fn ask_for_credit(&self, path: &UdpPath, class: &PacketClass) {
         if self.send_buffer.wants_nothing() {
             self.ask_device(path, class, Want::Credit);
         }
     }
 
     /// The device is to tell the socket, unless it has been asked already.
-    fn ask_device(&self, path: &Path, class: &PacketClass, want: Want) {
+    fn ask_device(&self, path: &UdpPath, class: &PacketClass, want: Want) {
         let (buffer, egress) = (&self.send_buffer, &path.interface.egress);
         if buffer.begin_to_want(want) && !buffer.socket().is_some_and(|me| egress.await_room(class, me)) {
             buffer.want_nothing();
@@ -197,7 +197,7 @@ impl UdpInner {
     /// # Errors
     /// EAGAIN for a socket that does not wait; ESHUTDOWN.
     #[cold]
-    fn wait_for_room(&self, tables: &Tables, path: &Path, class: &PacketClass, want: Want) -> io::Result<()> {
+    fn wait_for_room(&self, tables: &Tables, path: &UdpPath, class: &PacketClass, want: Want) -> io::Result<()> {
         let (buffer, egress) = (&self.send_buffer, &path.interface.egress);
         let nonblocking = self.nonblocking.load(Ordering::Relaxed);
         let looks = match want {
@@ -229,7 +229,7 @@ impl UdpInner {
 }
 
 #[cold]
-fn full(tables: &Tables, path: &Path, code: i32) -> io::Error {
+fn full(tables: &Tables, path: &UdpPath, code: i32) -> io::Error {
     let v4 = path.target.dst.addr.is_v4();
     tables.counters.count(if v4 { Counter::UdpSndbufErrors } else { Counter::Udp6SndbufErrors });
     errno(code)
@@ -249,6 +249,6 @@ fn hold(
     frame.truncate(len);
     // Nobody comes again with it.
     let class = PacketClass { comes_again: false, charged_to: 0, ..class };
-    let reachable = tables.hold_for(key, Held { frame, class });
+    let reachable = tables.hold_for(key, HeldPacket { frame, class });
     if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
 }

@@ -4,9 +4,9 @@
 //! goes home: sent and read, or dropped (`sk_wmem_alloc`; `net/core/sock.c sock_wfree`). A socket with [`SNDBUF_DEFAULT`]
 //! bytes or more on their way sends no more until half of its buffer is free (`include/net/sock.h sock_writeable`).
 //!
-//! A credit tells nobody unless it is the one that comes to that half: each way down crosses it once, so that a wake-up
+//! A credit tells no thread unless it is the one that comes to that half: each way down crosses it once, so that a wake-up
 //! is paid for by half a buffer of packets. Who sleeps has looked after it announced itself ([`Parker`](crate::wait::park::Parker),
-//! [`Demand`](napier_ring::Demand)), and whoever crosses asks for sleepers after that: one of the two sees the other.
+//! [`Demand`](napier_ring::Demand)), and the thread that crosses asks for sleepers after that: one of the two sees the other.
 //!
 //! Buffers are known by number, so that a frame can carry one. They are never moved or freed, only used again.
 
@@ -84,7 +84,7 @@ pub(crate) struct SendBuffer {
 #[repr(u8)]
 pub(crate) enum Want {
     Nothing = 0,
-    /// That its packets come home: the device is to look after them though nobody else may send.
+    /// That its packets come home: the device is to look after them though no other thread may send.
     Credit = 1,
     /// That the device takes packets.
     Device = 2,

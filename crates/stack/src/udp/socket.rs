@@ -11,7 +11,7 @@ use napier_core::time::Instant;
 use super::Udp;
 use crate::errno::errno;
 use crate::options::{OptionError, SocketOption};
-use crate::tables::demux::Place;
+use crate::tables::demux::Tuple;
 use crate::tables::path::{Target, route};
 use crate::udp::builder::UdpSocketBuilder;
 use crate::udp::queue::{Attempt, Ends, Taken, UdpInner};
@@ -76,20 +76,20 @@ impl UdpSocket {
         let tables = &self.udp.tables;
         let writer = &mut tables.lock();
         tables.check_running()?;
-        let old = self.inner.ends.load().place;
+        let old = self.inner.ends.load().tuple;
         if old.local.addr.is_v4() != target.dst.addr.is_v4() {
             return Err(errno(libc::EAFNOSUPPORT));
         }
         let own = route(&tables.snapshot.load(), target)?.own;
         let addr = if old.local.addr.is_any() { own } else { old.local.addr };
-        let new = Place { local: End { addr, ..old.local }, peer: Some(target.dst) };
+        let new = Tuple { local: End { addr, ..old.local }, peer: Some(target.dst) };
         writer.ports(PROTO_UDP).relocate(old.local, new.local, self.inner.reuse);
         self.inner.set_connected();
         self.udp.published.edit(writer, |sockets| {
             sockets.remove(old, &self.inner);
             sockets.insert(new, &self.inner, self.inner.reuse);
         });
-        self.inner.ends.store(Arc::new(Ends { place: new, peer_scope: target.scope }));
+        self.inner.ends.store(Arc::new(Ends { tuple: new, peer_scope: target.scope }));
         // Release: pairs with the Acquire load in `send` — who sees this number sees the ends above.
         self.inner.ends_epoch.fetch_add(1, Ordering::Release);
         Ok(())
@@ -100,7 +100,7 @@ impl UdpSocket {
     /// # Errors
     /// None today.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.inner.ends.load().place.local.socket_addr(0))
+        Ok(self.inner.ends.load().tuple.local.socket_addr(0))
     }
 
     /// The address that the socket is connected to.
@@ -109,7 +109,7 @@ impl UdpSocket {
     /// `ENOTCONN` if it is not.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let ends = self.inner.ends.load();
-        let peer = ends.place.peer.ok_or_else(|| errno(libc::ENOTCONN))?;
+        let peer = ends.tuple.peer.ok_or_else(|| errno(libc::ENOTCONN))?;
         Ok(peer.socket_addr(ends.peer_scope))
     }
 
@@ -347,16 +347,16 @@ impl Drop for UdpSocket {
     fn drop(&mut self) {
         self.inner.source.close();
         let writer = &mut self.udp.tables.lock();
-        let place = self.inner.ends.load().place;
-        writer.ports(PROTO_UDP).release(place.local, self.inner.reuse);
+        let tuple = self.inner.ends.load().tuple;
+        writer.ports(PROTO_UDP).release(tuple.local, self.inner.reuse);
         self.udp.send_buffers.close(&self.inner.send_buffer);
-        self.udp.published.edit(writer, |sockets| sockets.remove(place, &self.inner));
+        self.udp.published.edit(writer, |sockets| sockets.remove(tuple, &self.inner));
     }
 }
 
 impl std::fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let place = self.inner.ends.load().place;
-        f.debug_struct("UdpSocket").field("local", &place.local).field("peer", &place.peer).finish_non_exhaustive()
+        let tuple = self.inner.ends.load().tuple;
+        f.debug_struct("UdpSocket").field("local", &tuple.local).field("peer", &tuple.peer).finish_non_exhaustive()
     }
 }

@@ -22,13 +22,17 @@ fn of<R>(work: Work, f: impl FnOnce(&Deferral) -> R) -> R {
 
 /// While it lives, the calling thread puts such work off.
 #[must_use]
-pub struct Held {
+pub struct Deferring {
     work: Work,
     /// Ends on the thread where it began.
     here_only: PhantomData<*const ()>,
 }
 
-impl Held {
+/// The name that it had.
+#[doc(hidden)]
+pub use self::Deferring as Held;
+
+impl Deferring {
     /// Begins.
     #[inline]
     pub fn begin(work: Work) -> Self {
@@ -37,14 +41,14 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Deferring {
     #[inline]
     fn drop(&mut self) {
         release(self.work);
     }
 }
 
-/// As [`Held::begin`], for a caller that sees to it itself that the same thread calls [`release`].
+/// As [`Deferring::begin`], for a caller that sees to it itself that the same thread calls [`release`].
 #[inline]
 pub fn hold(work: Work) {
     of(work, |put_off| put_off.held.set(put_off.held.get() + 1));

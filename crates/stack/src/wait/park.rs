@@ -2,7 +2,7 @@
 //!
 //! The sleeper works in three steps: it announces itself on the bell, makes a full fence and looks for work once more.
 //! A waker publishes work, makes a full fence and looks at the bell. At least one of the two sees the other
-//! (`kernel/futex/waitwake.c` states the same rule for the word that a futex compares). A waker that finds nobody
+//! (`kernel/futex/waitwake.c` states the same rule for the word that a futex compares). A waker that finds no sleeper
 //! announced makes no system call; of many wakers that find the same announcement exactly one makes the call.
 //!
 //! # Several sleepers
@@ -10,9 +10,9 @@
 //! `__add_wait_queue_exclusive`): one ring wakes one sleeper. The bell is a single word, so a ring also silences it for
 //! the sleepers that stay. Hence the rule that keeps them from being forgotten:
 //!
-//! > While somebody sleeps and the bell is silent, some awake thread owes a [`Parker::hand_on`].
+//! > While a thread sleeps and the bell is silent, some awake thread owes a [`Parker::hand_on`].
 //!
-//! It follows that all sleepers of one parker must wait for the same thing: whoever is woken answers for all. Threads
+//! It follows that all sleepers of one parker must wait for the same thing: the one that is woken answers for all. Threads
 //! that wait for different things (to receive, to send) need a parker each.
 //!
 //! The debtor is the sleeper that was woken (or found work by itself). `hand_on` sets the bell again for the others,
@@ -91,7 +91,7 @@ impl Parker {
         self.sleep_there(&*inside.cpu, &has_work, deadline, clock)
     }
 
-    /// Where the sleeper that stands in is called. Said before the bell is armed, which shows it to whoever rings.
+    /// Where the sleeper that works for its CPU is called. Said before the bell is armed, which shows it to wakers.
     fn is_called_at(&self, bell: &Arc<OwnedFd>) {
         // Mostly the same as the last time, and a look costs little.
         if !self.stand_in_bell.load().as_ref().is_some_and(|there| Arc::ptr_eq(there, bell)) {

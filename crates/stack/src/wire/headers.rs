@@ -7,7 +7,7 @@ use crate::wire::{self, ETH_LEN, IPV4_LEN, IPV6_LEN, Meta, PROTO_TCP, PROTO_UDP,
 
 /// Packets that are one flow: whatever must be alike for them to be compared at all.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct FlowKey {
     pub(crate) src: End,
     pub(crate) dst: End,
     pub(crate) protocol: u8,
@@ -20,7 +20,7 @@ pub(crate) struct Flow {
 /// A packet's flow, and its place in it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Headers {
-    pub(crate) flow: Flow,
+    pub(crate) flow: FlowKey,
     pub(crate) segment: Segment,
     /// Others may join it and it may join others.
     pub(crate) joins: bool,
@@ -83,10 +83,10 @@ pub(crate) fn tcp(frame: &[u8], segment: &wire::Segment) -> (Headers, std::ops::
     (Headers { flow, segment: facts, joins }, payload)
 }
 
-fn flow(frame: &[u8], v4: bool, src: End, dst: End, protocol: u8) -> Flow {
+fn flow(frame: &[u8], v4: bool, src: End, dst: End, protocol: u8) -> FlowKey {
     let label = if v4 { 0 } else { u32::from_be_bytes([0, frame[15] & 0x0f, frame[16], frame[17]]) };
     let macs = *frame.first_chunk().expect("an Ethernet header was parsed");
-    Flow { src, dst, protocol, label, macs }
+    FlowKey { src, dst, protocol, label, macs }
 }
 
 /// `ip`: a packet that the parser accepted.

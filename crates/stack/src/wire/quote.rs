@@ -70,7 +70,7 @@ impl Quoted {
     }
 }
 
-/// What an ICMP message is about; `None`: it is no error, or of a code that nobody knows.
+/// What an ICMP message is about; `None`: it is no error, or of an unknown code.
 pub(crate) fn about_v4(kind: u8, code: u8, rest: [u8; 4]) -> Option<About> {
     let message = match (kind, code) {
         (3, 4) => return Some(About::TooBig(u32::from(u16::from_be_bytes([rest[2], rest[3]])))),

@@ -27,7 +27,7 @@ pub(super) fn is_our_group(snapshot: &Snapshot, dst: Addr) -> bool {
         })
 }
 
-/// Whether an address lies in a prefix of the device: nobody else's word is taken for where it is.
+/// Whether an address lies in a prefix of the device: no other station's word is taken for where it is.
 fn on_link(interface: &Interface, addr: Addr) -> bool {
     interface.addresses.iter().any(|(own, prefix_len)| addr.in_prefix(*own, *prefix_len))
 }
@@ -50,7 +50,7 @@ impl Incoming<'_> {
 /// | of a station for its own address, as request or as reply ("gratuitous", RFC 5227 section 3) | tells all | overrides |
 /// | a reply to us | an answer | overrides, but for a second after a change |
 /// | a reply to all | tells all | the same |
-/// | a request for somebody else | tells all; counted as `ArpInIgnored` too | the same |
+/// | a request for another station | tells all; counted as `ArpInIgnored` too | the same |
 pub(super) fn arp(msg: Incoming<'_>, frame: &[u8]) {
     let Incoming { tables, interface, .. } = msg;
     msg.count(Counter::ArpInPkts);

@@ -35,13 +35,13 @@ const OVERHEAD_BYTES: usize = 256 + 320;
 pub(crate) const ROUNDS_MAX: u32 = 64;
 const PROBES_MAX: u32 = 3;
 const PROBE_INTERVAL: Span = Span { ns: 1_000_000_000 };
-/// A question that nobody has asked again for so long is forgotten with what it holds.
+/// A question that was not asked again for so long is forgotten with what it holds.
 const ABANDONED: Span = Span { ns: 10_000_000_000 };
 
 /// The questions that are out.
 #[derive(Default)]
 pub(crate) struct Pending {
-    asked: BTreeMap<Key, Asked>,
+    asked: BTreeMap<Key, Question>,
     /// By the order in which they were asked first.
     by_age: BTreeMap<u64, Key>,
     last_age: u64,
@@ -49,9 +49,9 @@ pub(crate) struct Pending {
     bytes: usize,
 }
 
-struct Asked {
+struct Question {
     age: u64,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldPacket>,
     bytes: usize,
     probes: u32,
     last: Instant,
@@ -59,12 +59,12 @@ struct Asked {
 }
 
 /// A whole frame, complete but for its destination Ethernet address.
-pub(crate) struct Held {
+pub(crate) struct HeldPacket {
     pub(crate) frame: Vec<u8>,
     pub(crate) class: PacketClass,
 }
 
-impl Held {
+impl HeldPacket {
     pub(crate) fn truesize(&self) -> usize {
         self.frame.len() + OVERHEAD_BYTES
     }
@@ -76,7 +76,7 @@ impl Held {
 pub(crate) enum Hold {
     /// It is held. `probe`: ask now. `dropped`: older ones that had to go.
     Held { probe: bool, dropped: u64 },
-    /// Nobody answers; `dropped` counts those that were held, without this one.
+    /// The neighbour does not answer; `dropped` counts those that were held, without this one.
     Unreachable { dropped: u64 },
 }
 
@@ -84,24 +84,24 @@ pub(crate) enum Hold {
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
-    /// Nobody asked.
+    /// No question is out.
     NotAsked,
     /// The caller has to send what is held: [`Pending::take`] until there is nothing, then [`Pending::end`].
     First,
-    /// Somebody else is at it.
+    /// Another thread is at it.
     Again,
 }
 
 impl Pending {
     /// Keeps a packet until its neighbour answers.
-    pub(crate) fn hold(&mut self, key: Key, now: Instant, held: Held) -> Hold {
+    pub(crate) fn hold(&mut self, key: Key, now: Instant, held: HeldPacket) -> Hold {
         let Some(asked) = self.asked.get_mut(&key) else {
             let dropped = self.make_place(now);
             self.last_age += 1;
             let age = self.last_age;
             self.by_age.insert(age, key);
             let held_of = VecDeque::new();
-            self.asked.insert(key, Asked { age, held: held_of, bytes: 0, probes: 1, last: now, answered: false });
+            self.asked.insert(key, Question { age, held: held_of, bytes: 0, probes: 1, last: now, answered: false });
             return Hold::Held { probe: true, dropped: dropped + self.push(key, held) };
         };
         let due = !asked.answered && now >= asked.last + PROBE_INTERVAL;
@@ -133,7 +133,7 @@ impl Pending {
     }
 
     /// What is held, in its order.
-    pub(crate) fn take(&mut self, key: Key) -> VecDeque<Held> {
+    pub(crate) fn take(&mut self, key: Key) -> VecDeque<HeldPacket> {
         let Some(asked) = self.asked.get_mut(&key) else { return VecDeque::new() };
         self.bytes -= std::mem::take(&mut asked.bytes);
         std::mem::take(&mut asked.held)
@@ -168,7 +168,7 @@ impl Pending {
 
     /// Adds a packet and gives how many others had to go for it: the oldest of this neighbour, then all of the neighbours
     /// that were asked for first.
-    fn push(&mut self, key: Key, held: Held) -> u64 {
+    fn push(&mut self, key: Key, held: HeldPacket) -> u64 {
         let size = held.truesize();
         let mut dropped = 0;
         let asked = self.asked.get_mut(&key).expect("the caller has asked");

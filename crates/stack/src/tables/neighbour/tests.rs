@@ -10,11 +10,11 @@ fn host(number: usize) -> Key {
     Key { ifindex: 1, addr: Addr::v4([10, (number >> 16) as u8, (number >> 8) as u8, number as u8]) }
 }
 
-fn frame(byte: u8, len: usize) -> Held {
-    Held { frame: vec![byte; len], class: PacketClass::of_flow(0) }
+fn frame(byte: u8, len: usize) -> HeldPacket {
+    HeldPacket { frame: vec![byte; len], class: PacketClass::of_flow(0) }
 }
 
-fn held(byte: u8) -> Held {
+fn held(byte: u8) -> HeldPacket {
     frame(byte, 1)
 }
 
@@ -36,7 +36,7 @@ const HELD: Hold = Hold::Held { probe: false, dropped: 0 };
 
 #[test]
 fn table() {
-    let (here, there) = (neighbour(Origin::Stranger, 0), neighbour(Origin::Permanent, 0));
+    let (here, there) = (neighbour(Origin::Unsolicited, 0), neighbour(Origin::Permanent, 0));
     let table = Neighbours::default().with(key(2, "fe80::1"), here).0.with(key(1, "fe80::1"), there).0;
     assert_eq!(table.get(key(2, "fe80::1")), Some(here));
     assert_eq!(table.get(key(1, "fe80::1")), Some(there));
@@ -59,13 +59,13 @@ fn a_full_table_forgets_the_oldest_that_is_least_sure() {
     assert!(!add(&mut table, 0, Origin::Permanent, 0));
     assert!(!add(&mut table, 1, Origin::Confirmed, 1));
     for number in 2..=LEARNT_MAX {
-        assert!(!add(&mut table, number, Origin::Stranger, 10_000 - number as u64), "there is room");
+        assert!(!add(&mut table, number, Origin::Unsolicited, 10_000 - number as u64), "there is room");
     }
     // The last of them was the first.
-    assert!(add(&mut table, 5000, Origin::Stranger, 20_000));
+    assert!(add(&mut table, 5000, Origin::Unsolicited, 20_000));
     assert_eq!((table.len(), table.get(host(LEARNT_MAX))), (LEARNT_MAX + 1, None));
     for number in 5001..5000 + 2 * LEARNT_MAX {
-        assert!(add(&mut table, number, Origin::Stranger, 20_000 + number as u64));
+        assert!(add(&mut table, number, Origin::Unsolicited, 20_000 + number as u64));
     }
     assert!(table.get(host(0)).is_some() && table.get(host(1)).is_some());
     // Among confirmed ones the oldest goes.
@@ -108,7 +108,7 @@ fn the_table_says_what_ends_next() {
 
 #[test]
 fn strangers_are_taken_in_at_a_rate() {
-    let mut strangers = Allowance::strangers();
+    let mut strangers = Allowance::unsolicited();
     let mut admitted = |ms| (0..1000).filter(|_| strangers.admit(at_ms(ms))).count();
     assert_eq!(admitted(5), 256);
     assert_eq!(admitted(5), 0);

@@ -104,7 +104,7 @@ impl Conn {
         self.own(tcp).close();
     }
 
-    /// Resets a connection that nobody has accepted; never waits.
+    /// Resets a connection that no program has accepted; never waits.
     pub(in crate::tcp) fn reset(self: &Arc<Self>, tcp: &Tcp) {
         self.source.close();
         self.leave(tcp, Note::Reset);

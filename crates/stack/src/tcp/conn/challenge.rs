@@ -1,5 +1,5 @@
 //! Segments that would begin or end a connection that is there already: what RFC 5961 makes of them before smoltcp sees
-//! them. Whoever does not know the peer's numbers gets nothing by guessing; a peer that has lost the connection learns
+//! them. A sender that does not know the peer's numbers gets nothing by guessing; a peer that has lost the connection learns
 //! that we have it, resets it with the number that we tell, and may connect again.
 //!
 //! | segment, in a synchronised state | answer | source |
@@ -31,12 +31,12 @@ const CHALLENGES_PER_SECOND: u32 = 1000;
 
 /// What is done with a segment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(in crate::tcp) enum Verdict {
+pub(in crate::tcp) enum Reaction {
     /// smoltcp may have it.
     Pass,
-    /// Nobody gets it.
+    /// It is dropped.
     Ignore,
-    /// Nobody gets it, and its sender is told where the connection stands.
+    /// It is dropped, and its sender is told where the connection stands.
     Challenge,
 }
 
@@ -50,31 +50,31 @@ pub(in crate::tcp) struct Expected {
 }
 
 /// The table above. `seq` is the segment's number.
-pub(in crate::tcp) fn judge(state: State, flags: u8, seq: u32, expected: Expected) -> Verdict {
+pub(in crate::tcp) fn judge(state: State, flags: u8, seq: u32, expected: Expected) -> Reaction {
     let beyond = seq.wrapping_sub(expected.next);
     let (syn, ack, rst) = (flags & flag::SYN != 0, flags & flag::ACK != 0, flags & flag::RST != 0);
     match state {
-        State::Closed | State::Listen | State::SynSent => Verdict::Pass,
-        _ if rst && beyond == 0 => Verdict::Pass,
+        State::Closed | State::Listen | State::SynSent => Reaction::Pass,
+        _ if rst && beyond == 0 => Reaction::Pass,
         // An answer would begin the wait anew.
-        State::TimeWait if rst => Verdict::Ignore,
+        State::TimeWait if rst => Reaction::Ignore,
         _ if rst => {
             if beyond < expected.room {
-                Verdict::Challenge
+                Reaction::Challenge
             } else {
-                Verdict::Ignore
+                Reaction::Ignore
             }
         }
-        _ if !syn => Verdict::Pass,
-        State::SynReceived if !ack && beyond == u32::MAX => Verdict::Pass,
-        State::TimeWait => Verdict::Pass,
+        _ if !syn => Reaction::Pass,
+        State::SynReceived if !ack && beyond == u32::MAX => Reaction::Pass,
+        State::TimeWait => Reaction::Pass,
         State::SynReceived
         | State::Established
         | State::FinWait1
         | State::FinWait2
         | State::CloseWait
         | State::Closing
-        | State::LastAck => Verdict::Challenge,
+        | State::LastAck => Reaction::Challenge,
     }
 }
 
@@ -84,9 +84,9 @@ impl Core {
     pub(in crate::tcp) fn parries(&mut self, tcp: &Tcp, now: Instant, flags: u8, packet: &[u8]) -> bool {
         let (Some(expected), Some(seq)) = (self.expected(), sequence_number(packet)) else { return false };
         match judge(self.state(), flags, seq, expected) {
-            Verdict::Pass => return false,
-            Verdict::Ignore => {}
-            Verdict::Challenge => self.challenge(tcp, now, flags & flag::SYN != 0),
+            Reaction::Pass => return false,
+            Reaction::Ignore => {}
+            Reaction::Challenge => self.challenge(tcp, now, flags & flag::SYN != 0),
         }
         true
     }
@@ -117,7 +117,7 @@ impl Core {
     }
 }
 
-/// The byte before `next` once more, with `ack` acknowledged, from the peer of `route`. Nobody looks at checksums there.
+/// The byte before `next` once more, with `ack` acknowledged, from the peer of `route`. Checksums are not looked at there.
 fn repeated_byte(route: &Route, next: u32, ack: u32, packet: &mut [u8; IPV6_LEN + TCP_LEN + 1]) -> usize {
     let (local, peer) = route.ends();
     let len = match (peer.addr.ip(), local.addr.ip()) {
@@ -167,7 +167,7 @@ impl Challenges {
         Self(AtomicU64::new(u64::MAX << 32))
     }
 
-    /// Takes one, if there is one. A second begins with half of the limit and a random part of the whole, so that nobody
+    /// Takes one, if there is one. A second begins with half of the limit and a random part of the whole, so that no station
     /// can count the challenges of others by what is left for it. Source: `tcp_send_challenge_ack`, CVE-2016-5696.
     fn take(&self, now: Instant, draw: impl Fn(u64) -> u64) -> bool {
         let second = (now.ns / 1_000_000_000) & u64::from(u32::MAX);
@@ -198,28 +198,28 @@ mod tests {
             let unknown = matches!(state, State::Closed | State::Listen | State::SynSent);
             let waits = state == State::TimeWait;
             for rst in [flag::RST, flag::RST | flag::ACK, flag::RST | flag::SYN] {
-                assert_eq!(of(rst, 0), Verdict::Pass, "{state:?}");
+                assert_eq!(of(rst, 0), Reaction::Pass, "{state:?}");
                 for within in [1, 50, 99] {
                     let expected = match () {
-                        () if unknown => Verdict::Pass,
-                        () if waits => Verdict::Ignore,
-                        () => Verdict::Challenge,
+                        () if unknown => Reaction::Pass,
+                        () if waits => Reaction::Ignore,
+                        () => Reaction::Challenge,
                     };
                     assert_eq!(of(rst, within), expected, "{state:?} {within}");
                 }
                 for outside in [100, 1 << 31, u32::MAX] {
-                    let expected = if unknown { Verdict::Pass } else { Verdict::Ignore };
+                    let expected = if unknown { Reaction::Pass } else { Reaction::Ignore };
                     assert_eq!(of(rst, outside), expected, "{state:?} {outside}");
                 }
             }
             for offset in [0, 7, 1 << 30, u32::MAX] {
                 let again = state == State::SynReceived && offset == u32::MAX;
                 let free = unknown || waits;
-                let answer = |passes| if passes { Verdict::Pass } else { Verdict::Challenge };
+                let answer = |passes| if passes { Reaction::Pass } else { Reaction::Challenge };
                 assert_eq!(of(flag::SYN, offset), answer(free || again), "{state:?} {offset}");
                 assert_eq!(of(flag::SYN | flag::ACK, offset), answer(free), "{state:?} {offset}");
-                assert_eq!(of(flag::ACK, offset), Verdict::Pass);
-                assert_eq!(of(flag::FIN | flag::ACK, offset), Verdict::Pass);
+                assert_eq!(of(flag::ACK, offset), Reaction::Pass);
+                assert_eq!(of(flag::FIN | flag::ACK, offset), Reaction::Pass);
             }
         }
     }
@@ -227,8 +227,8 @@ mod tests {
     #[test]
     fn a_full_buffer_still_takes_the_exact_reset() {
         let expected = Expected { next: 7, room: 0 };
-        assert_eq!(judge(State::Established, flag::RST, 7, expected), Verdict::Pass);
-        assert_eq!(judge(State::Established, flag::RST, 8, expected), Verdict::Ignore);
+        assert_eq!(judge(State::Established, flag::RST, 7, expected), Reaction::Pass);
+        assert_eq!(judge(State::Established, flag::RST, 8, expected), Reaction::Ignore);
     }
 
     #[test]

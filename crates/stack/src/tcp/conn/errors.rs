@@ -12,7 +12,7 @@ use crate::errno::of_icmp;
 use crate::tables::Tables;
 use crate::tables::path_mtu::PathMtu;
 use crate::tcp::conn::Core;
-use crate::tcp::conn::held::Held;
+use crate::tcp::conn::owned::OwnedConn;
 use crate::tcp::rules::Cause;
 use crate::wire::quote::About;
 use crate::wire::{IPV4_LEN, IPV6_LEN, TCP_LEN};
@@ -25,7 +25,7 @@ const TURNS_MAX: u32 = 4;
 
 /// A message about a segment that was sent.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct IcmpReport {
     pub(crate) about: About,
     /// The segment's number.
     pub(crate) seq: u32,
@@ -33,9 +33,9 @@ pub(crate) struct Report {
     pub(crate) packet_bytes: u32,
 }
 
-impl Held<'_> {
+impl OwnedConn<'_> {
     /// A message about a segment of this connection has come.
-    pub(super) fn told(&mut self, report: &Report) {
+    pub(super) fn told(&mut self, report: &IcmpReport) {
         if self.dead || !self.is_under_way(report.seq) {
             return self.tables().counters.count(Counter::OutOfWindowIcmps);
         }
@@ -122,7 +122,7 @@ impl Core {
         }
     }
 
-    /// Why a connection ends by silence, if somebody has said so since its peer was heard last. Source:
+    /// Why a connection ends by silence, if a message has said so since its peer was heard last. Source:
     /// `net/ipv4/tcp_timer.c tcp_write_err`.
     pub(super) fn why_silent(&self, cause: Cause) -> Option<i32> {
         let (error, at) = self.soft;

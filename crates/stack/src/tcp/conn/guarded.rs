@@ -7,11 +7,11 @@ use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 
 use crate::counters::Counter;
 use crate::tables::Tables;
+use crate::tcp::by_age::LimitKind;
 use crate::tcp::congestion::CongestionControl;
 use crate::tcp::conn::challenge::Expected;
-use crate::tcp::conn::settle::Look;
+use crate::tcp::conn::settle::SocketFacts;
 use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, News};
-use crate::tcp::line::Kind;
 use crate::tcp::listener::ListenerInner;
 use crate::tcp::rules::{self, Cause, Patience, View};
 use crate::tcp::workspace::{Fault, Poll, smol_span};
@@ -104,18 +104,18 @@ impl Core {
     }
 
     #[inline]
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> SocketFacts {
         let socket = self.socket();
         let (unsent, capacity) = (socket.send_queue(), socket.send_capacity());
         let room = (capacity - unsent) * 3 >= capacity;
         let bound = socket.local_endpoint().is_some();
-        Look { state: socket.state(), queued: socket.recv_queue(), unsent, room, bound }
+        SocketFacts { state: socket.state(), queued: socket.recv_queue(), unsent, room, bound }
     }
 
     #[inline]
-    pub(super) fn view(&self, look: &Look) -> View {
+    pub(super) fn view(&self, look: &SocketFacts) -> View {
         let Self { fin, read_shut, write_shut, error, .. } = *self;
-        let Look { state, queued, room, .. } = *look;
+        let SocketFacts { state, queued, room, .. } = *look;
         View { state: self.live(state), queued: queued > 0, room, fin, read_shut, write_shut, error }
     }
 
@@ -208,7 +208,7 @@ impl Core {
         Poll { now, mtu, sockets: &mut self.sockets, sink: &mut sink }.next()
     }
 
-    /// Ends the connection with a reset, unless nobody would understand one.
+    /// Ends the connection with a reset, unless the peer would not understand one.
     pub(in crate::tcp) fn abort(&mut self, tables: &Tables, now: Instant) {
         let quiet = matches!(self.state, State::SynSent | State::Closed | State::TimeWait);
         self.socket_mut().abort();
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Nobody will look at it again, but it may stand in the wheel for a while.
+    /// No program will look at it again, but it may stand in the wheel for a while.
     pub(super) fn free_buffers(&mut self) {
         if self.socket().recv_capacity() > 0 {
             *self.socket_mut() = Socket::new(SocketBuffer::new(Vec::new()), SocketBuffer::new(Vec::new()));
@@ -297,12 +297,12 @@ impl Core {
 
     /// What the connection counts as now.
     #[inline]
-    pub(in crate::tcp) fn kind(&self) -> Kind {
+    pub(in crate::tcp) fn kind(&self) -> LimitKind {
         match () {
-            () if self.dead => Kind::Plain,
-            () if self.is_embryo() => Kind::Embryo,
-            () if self.orphan && self.is_open() => Kind::Orphan,
-            () => Kind::Plain,
+            () if self.dead => LimitKind::Plain,
+            () if self.is_embryo() => LimitKind::Embryo,
+            () if self.orphan && self.is_open() => LimitKind::Orphan,
+            () => LimitKind::Plain,
         }
     }
 

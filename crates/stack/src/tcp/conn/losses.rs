@@ -66,7 +66,7 @@ impl<'a> Header<'a> {
         u32::try_from(self.packet.len() - self.at - self.len).expect("a packet has at most 64 KiB")
     }
 
-    /// A packet that begins at `seq`, and carries no byte and no flag but the acknowledgement. Nobody looks at its checksums
+    /// A packet that begins at `seq`, and carries no byte and no flag but the acknowledgement. Its checksums are not looked at
     /// any more.
     pub(in crate::tcp) fn bare<'b>(&self, seq: u32, room: &'b mut [u8; BARE_MAX]) -> &'b [u8] {
         let packet = &mut room[..self.at + self.len];
@@ -153,7 +153,7 @@ impl Core {
         self.dead
     }
 
-    /// Hands on copies that acknowledge a segment more each. Nobody looks at their checksums any more.
+    /// Hands on copies that acknowledge a segment more each. Their checksums are not looked at any more.
     fn hand_parts(&mut self, tables: &Tables, now: Instant, header: &Header<'_>, (first, parts): (u32, u32)) {
         let mut copy = [0; BARE_MAX];
         let copy = &mut copy[..header.packet.len()];

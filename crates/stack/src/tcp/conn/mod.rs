@@ -1,18 +1,18 @@
 //! A connection: smoltcp's socket, what smoltcp does not do for it, and who is told.
 //!
-//! Whoever has something for a connection (a received segment, a program's call, the timer) owns it, lets smoltcp work,
+//! A thread that has something for a connection (a received segment, a program's call, the timer) owns it, lets smoltcp work,
 //! sends, and *settles*: what changed is counted, the conditions that hold are published, the next deadline is put into
-//! the wheel. Who finds it owned and may not wait leaves a note (`held`). Devices are kicked, and programs and event
+//! the wheel. Who finds it owned and may not wait leaves a note (`owned`). Devices are kicked, and programs and event
 //! contexts told, when the connection is free again.
 //!
-//! Order: a connection, then the name space's writers. Nobody owns two connections.
+//! Order: a connection, then the name space's writers. No thread owns two connections.
 
 pub(super) mod calls;
 pub(super) mod challenge;
 mod errors;
 mod guarded;
-mod held;
 mod losses;
+mod owned;
 mod served;
 mod settle;
 mod timing;
@@ -38,19 +38,19 @@ use super::settings::Buffers;
 use crate::device::OnRoom;
 use crate::event::{Interest, Source, Watched};
 use crate::options;
+use crate::tcp::by_age::LimitKind;
 use crate::tcp::conn::timing::SynAck;
 use crate::tcp::flow::Flow;
-use crate::tcp::line::Kind;
 use crate::tcp::listener::ListenerInner;
 use crate::tcp::outlet::Outlet;
 use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Patience;
 use crate::tcp::workspace::smol_span;
 use crate::wait::park::Parker;
-pub(crate) use errors::Report;
+pub(crate) use errors::IcmpReport;
 #[cfg(test)]
-pub(super) use held::Held;
-pub(super) use held::{Arrived, Note};
+pub(super) use owned::OwnedConn;
+pub(super) use owned::{Arrived, Note};
 use settle::News;
 
 /// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.
@@ -61,7 +61,7 @@ const ACK_DELAY: Span = Span { ns: 40_000_000 };
 /// No place in the wheel. Never a place's number: the first tick is that of a clock that has run for a millisecond.
 pub(super) const NOT_QUEUED: u64 = 0;
 
-/// The part of smoltcp's socket that nobody touches while nothing is lost: the holes of its assembler behind the first, as
+/// The part of smoltcp's socket that is not touched while nothing is lost: the holes of its assembler behind the first, as
 /// rustc 1.95 lays the socket out. A hint: were they elsewhere, a few lines would be asked for in vain, and others late.
 const SOCKET_HOLES: Range<usize> = 432..648;
 
@@ -100,7 +100,7 @@ pub(crate) struct Conn {
     ready: AtomicU32,
     /// The recorded NAPI id, valid or not.
     napi_id: AtomicU32,
-    /// A [`Kind`]; written by the owner.
+    /// A [`LimitKind`]; written by the owner.
     pub(super) kind: AtomicU8,
     pub(super) nonblocking: AtomicBool,
     /// The busy-poll settings, all but the id.
@@ -119,7 +119,7 @@ pub(crate) struct Conn {
     send_at: usize,
     /// Most bytes of segments that wait for the owner.
     backlog_max: u64,
-    /// Wakes programs that wait until nobody owns it.
+    /// Wakes programs that wait until no thread owns it.
     free: Parker,
     /// 0: none.
     pub(super) read_timeout_ns: AtomicU64,
@@ -142,11 +142,11 @@ pub(super) struct Core {
     next: Option<Deadline>,
     /// When the wheel has to call.
     deadline: Deadline,
-    /// Place in the wheel.
+    /// Tuple in the wheel.
     queued: u64,
     /// Bytes read since a segment left, which told the peer of the window.
     pub(super) read_since_sent: usize,
-    /// Place of the next byte in the receive buffer.
+    /// Tuple of the next byte in the receive buffer.
     received: usize,
     /// The listener, until the connection is established.
     embryo: Option<Arc<ListenerInner<Conn>>>,
@@ -252,7 +252,7 @@ impl Conn {
             core: Owned::new(core),
             backlog_max: backlog::bytes_max(buffers.receive as u64, buffers.send as u64),
             free: Parker::new(),
-            kind: AtomicU8::new(Kind::Plain as u8),
+            kind: AtomicU8::new(LimitKind::Plain as u8),
             reader: Parker::new(),
             writer: Parker::new(),
             source: Source::new(),
@@ -296,7 +296,7 @@ impl Conn {
         SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) }
     }
 
-    /// Takes one received segment, or leaves it to whoever has the connection.
+    /// Takes one received segment, or leaves it to the owner.
     #[inline]
     pub(super) fn input(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) -> Input {
         let napi_id = arrived.napi_id;

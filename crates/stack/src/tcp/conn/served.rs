@@ -5,14 +5,14 @@ use napier_sys::clock::Clock;
 use smoltcp::socket::tcp::State;
 
 use crate::counters::Counter;
-use crate::tcp::conn::held::{Arrived, Held};
+use crate::tcp::by_age::LimitKind;
+use crate::tcp::conn::owned::{Arrived, OwnedConn};
 use crate::tcp::conn::{Input, NOT_QUEUED};
-use crate::tcp::line::Kind;
 use crate::tcp::rules::Cause;
 use crate::tcp::workspace::smol_span;
 use crate::wire::flag;
 
-impl Held<'_> {
+impl OwnedConn<'_> {
     /// Takes one received segment.
     pub(super) fn input(&mut self, arrived: &Arrived<'_>) -> Input {
         let Arrived { now, packet, .. } = *arrived;
@@ -145,18 +145,18 @@ impl Held<'_> {
     }
 
     /// Ends the connection in favour of others, if it still is of this kind.
-    pub(in crate::tcp) fn give_way(&mut self, kind: Kind) -> bool {
+    pub(in crate::tcp) fn give_way(&mut self, kind: LimitKind) -> bool {
         if self.kind() != kind {
             return false;
         }
         let (tables, now) = (self.tables(), Clock.now());
         match kind {
-            Kind::Plain => unreachable!("there is no line of plain connections"),
-            Kind::Embryo => {
+            LimitKind::Plain => unreachable!("there is no line of plain connections"),
+            LimitKind::Embryo => {
                 tables.counters.count(Counter::TcpEmbryosEvicted);
                 self.dead = true;
             }
-            Kind::Orphan => {
+            LimitKind::Orphan => {
                 tables.counters.count(Counter::TcpAbortOnMemory);
                 self.abort(tables, now);
             }

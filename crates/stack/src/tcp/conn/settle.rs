@@ -11,8 +11,8 @@ use crate::event::Interest;
 use crate::tables::Snapshot;
 use crate::tables::path::{Target, route};
 use crate::tcp::Tcp;
+use crate::tcp::by_age::{LimitKind, Limited};
 use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, Note};
-use crate::tcp::line::{Kind, Limited};
 use crate::tcp::listener::ListenerInner;
 use crate::tcp::rules::{self, Cause};
 
@@ -22,7 +22,7 @@ const STUCK_RETRY: Span = Span { ns: 1_000_000 };
 const ROOM_RETRY: Span = Span { ns: 50_000_000 };
 
 /// What smoltcp's socket says of itself, asked once: to get at it is a search in a set.
-pub(super) struct Look {
+pub(super) struct SocketFacts {
     pub(super) state: State,
     /// Bytes to read.
     pub(super) queued: usize,
@@ -34,7 +34,7 @@ pub(super) struct Look {
     pub(super) bound: bool,
 }
 
-impl Look {
+impl SocketFacts {
     /// Closed, with nothing left to say.
     fn is_over(&self) -> bool {
         matches!(self.state, State::Closed | State::Listen) && !self.bound
@@ -85,7 +85,7 @@ impl Conn {
 
     /// Publishes the conditions that hold, and gives them.
     #[inline]
-    pub(super) fn publish_ready(&self, core: &Core, look: &Look) -> Interest {
+    pub(super) fn publish_ready(&self, core: &Core, look: &SocketFacts) -> Interest {
         let ready = rules::ready(&core.view(look));
         // Release: pairs with the Acquire in `is_ready`; what a reader finds then it has to own anyhow.
         self.ready.store(ready.bits(), Ordering::Release);
@@ -94,12 +94,12 @@ impl Conn {
 
     /// Publishes that it is over, without a look at the socket, which may be what a panic is about.
     pub(super) fn publish_end(&self, core: &Core) {
-        let look = Look { state: State::Closed, queued: 0, unsent: 0, room: true, bound: false };
+        let look = SocketFacts { state: State::Closed, queued: 0, unsent: 0, room: true, bound: false };
         let _ = self.publish_ready(core, &look);
     }
 
     #[inline]
-    fn set_timer(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant, look: &Look) {
+    fn set_timer(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant, look: &SocketFacts) {
         let wanted = core.next_poll(&tcp.tables, now);
         let wanted = core.synack_turn(wanted);
         // A handshake has turns of its own, and a peer can begin any number of them.
@@ -152,23 +152,23 @@ impl Conn {
 
     /// Sees to it that the connection counts as `kind`; whether it is an orphan from now on.
     #[inline]
-    pub(super) fn count_kind(&self, tcp: &Tcp, kind: Kind) -> bool {
+    pub(super) fn count_kind(&self, tcp: &Tcp, kind: LimitKind) -> bool {
         let before = self.kind();
         if before == kind {
             return false;
         }
         self.kind.store(kind as u8, Ordering::Relaxed);
-        if before == Kind::Orphan {
+        if before == LimitKind::Orphan {
             tcp.orphans.line.uncounted();
         }
-        if kind == Kind::Orphan {
+        if kind == LimitKind::Orphan {
             tcp.orphans.line.counted();
         }
-        kind == Kind::Orphan
+        kind == LimitKind::Orphan
     }
 
     /// Ends the connection in favour of others, if it still is of this kind. Its owner does, if it has one.
-    pub(in crate::tcp) fn give_way(self: &Arc<Self>, tcp: &Tcp, kind: Kind) -> bool {
+    pub(in crate::tcp) fn give_way(self: &Arc<Self>, tcp: &Tcp, kind: LimitKind) -> bool {
         if self.kind() != kind {
             return false;
         }
@@ -194,12 +194,12 @@ impl Conn {
 }
 
 impl Limited for Conn {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> LimitKind {
         // Relaxed: who acts on it looks again with the connection in hand.
         match self.kind.load(Ordering::Relaxed) {
-            1 => Kind::Embryo,
-            2 => Kind::Orphan,
-            _ => Kind::Plain,
+            1 => LimitKind::Embryo,
+            2 => LimitKind::Orphan,
+            _ => LimitKind::Plain,
         }
     }
 }

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use crate::counters::Counter;
 use crate::device::{OnRoom, PacketClass, TxError};
-use crate::tables::neighbour::{Held, Key};
+use crate::tables::neighbour::{HeldPacket, Key};
 use crate::tables::{Interface, Tables};
-use crate::tcp::workspace::Sink;
+use crate::tcp::workspace::PacketSink;
 use crate::wait::deferred::{self, Work};
 use crate::wire::{ETH_LEN, IPV6_LEN, flag};
 use frame::{Head, build, in_memory};
@@ -59,7 +59,7 @@ pub(super) struct Outlet {
     pub(super) sent: bool,
     /// What was sent again since this was cleared: the first number, and bytes of the packet.
     pub(super) again: Option<(u32, usize)>,
-    /// Nobody answers for the peer's address.
+    /// No station answers for the peer's address.
     pub(super) unreachable: bool,
     /// The thread that has the connection has sent, and kicks devices when it has let go.
     pub(super) holds_kicks: bool,
@@ -128,7 +128,7 @@ impl Outlet {
         !self.unsent.is_empty()
     }
 
-    /// Has `waiter` called when what waits can leave; false: nobody will.
+    /// Has `waiter` called when what waits can leave; false: it will not be.
     pub(super) fn await_room(&self, waiter: Arc<dyn OnRoom>) -> bool {
         self.route.interface.as_ref().is_some_and(|interface| interface.egress.await_room(&self.route.class, waiter))
     }
@@ -211,7 +211,7 @@ pub(super) struct Departures<'a> {
     outlet: &'a mut Outlet,
 }
 
-impl Sink for Departures<'_> {
+impl PacketSink for Departures<'_> {
     fn is_open(&self) -> bool {
         self.outlet.unsent.is_empty()
     }
@@ -294,7 +294,8 @@ impl Outlet {
     fn hold(&mut self, tables: &Tables, interface: &Interface, frame: Box<[u8]>) {
         let addr = self.route.ends().1.addr;
         let key = self.route.next_hop.unwrap_or(Key { ifindex: interface.ifindex, addr });
-        let held = Held { frame: frame.into_vec(), class: PacketClass { comes_again: false, ..self.route.class } };
+        let held =
+            HeldPacket { frame: frame.into_vec(), class: PacketClass { comes_again: false, ..self.route.class } };
         self.unreachable |= !tables.hold_for(key, held);
     }
 }
@@ -307,7 +308,7 @@ pub(super) struct ResetSink<'a> {
     pub(super) class: PacketClass,
 }
 
-impl Sink for ResetSink<'_> {
+impl PacketSink for ResetSink<'_> {
     fn is_open(&self) -> bool {
         true
     }

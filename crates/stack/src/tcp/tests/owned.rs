@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use napier_sys::clock::Clock;
 use smoltcp::socket::tcp::State;
 
-use crate::tcp::conn::{Conn, Held, Note};
+use crate::tcp::conn::{Conn, Note, OwnedConn};
 use crate::tcp::tests::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
 use crate::tcp::{TcpListener, TcpStream};
 use crate::testing::Rig;
@@ -142,7 +142,7 @@ fn a_panic_with_a_connection_in_hand_ends_that_connection_alone() {
     let mut rig = Rig::new();
     let (_listener, (first, ours), (second, _)) = two(&mut rig);
     let ns = rig.ns.clone();
-    let send = |core: &mut Held<'_>| {
+    let send = |core: &mut OwnedConn<'_>| {
         assert_eq!(core.socket_mut().send_slice(b"byte"), Ok(4));
         core.drive(ns.tables(), Clock.now(), None);
         assert_eq!(held(Work::Kicks), 1, "until the connection is free");

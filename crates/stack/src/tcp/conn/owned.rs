@@ -1,8 +1,8 @@
 //! A connection that a thread owns, and what others leave for the owner.
 //!
 //! A program owns a connection for the length of a call, and may lose its processor in it. So a softirq, a timer or the
-//! poll of an instance never waits for it ([`napier_ring::Owned`], [`napier_core::backlog`]): it leaves a [`Note`]. Whoever
-//! has the connection works off the notes before it lets go, and only then kicks devices and tells programs.
+//! poll of an instance never waits for it ([`napier_ring::Owned`], [`napier_core::backlog`]): it leaves a [`Note`]. The
+//! owner works off the notes before it lets go, and only then kicks devices and tells programs.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -17,9 +17,9 @@ use napier_sys::clock::Clock;
 use crate::counters::Counter;
 use crate::tables::Tables;
 use crate::tcp::Tcp;
-use crate::tcp::conn::errors::{REPORT_WEIGHT, Report};
+use crate::tcp::by_age::LimitKind;
+use crate::tcp::conn::errors::{IcmpReport, REPORT_WEIGHT};
 use crate::tcp::conn::{Conn, Core, Input, News};
-use crate::tcp::line::Kind;
 use crate::tcp::rules::Cause;
 use crate::wait::deferred::{self, Work};
 use crate::wire::Segment;
@@ -31,17 +31,17 @@ const SPINS: u32 = 100;
 pub(in crate::tcp) enum Note {
     Segment(Box<Kept>),
     /// A message about a segment that was sent.
-    Told(Report),
+    Told(IcmpReport),
     /// The wheel came to this place.
     Timer(u64),
     /// The transmit queue has room again.
     Room,
     /// Another connection needs the place in TIME-WAIT.
     Recycle,
-    /// Nobody will accept it.
+    /// No program will accept it.
     Reset,
     /// There are too many of its kind.
-    GiveWay(Kind),
+    GiveWay(LimitKind),
     /// The peer of its device is gone.
     LinkLost,
     EngineStopped,
@@ -83,7 +83,7 @@ impl Kept {
 
 /// A connection in hand. Letting go (a drop) works off what others have left, then kicks devices, then tells programs.
 #[must_use = "the connection is free again as soon as this is dropped"]
-pub(in crate::tcp) struct Held<'a> {
+pub(in crate::tcp) struct OwnedConn<'a> {
     conn: &'a Arc<Conn>,
     pub(super) tcp: &'a Tcp,
     /// Gone only while it is dropped.
@@ -104,15 +104,15 @@ struct WorkedOff {
 impl Conn {
     /// Owns the connection, for a program: waits while another thread has it.
     #[inline]
-    pub(in crate::tcp) fn own<'a>(self: &'a Arc<Self>, tcp: &'a Tcp) -> Held<'a> {
+    pub(in crate::tcp) fn own<'a>(self: &'a Arc<Self>, tcp: &'a Tcp) -> OwnedConn<'a> {
         let owner = self.core.try_own().unwrap_or_else(|| self.wait_to_own());
-        Held::new(self, tcp, owner)
+        OwnedConn::new(self, tcp, owner)
     }
 
-    /// Owns the connection if nobody does.
+    /// Owns the connection if no thread does.
     #[inline]
-    pub(in crate::tcp) fn try_own<'a>(self: &'a Arc<Self>, tcp: &'a Tcp) -> Option<Held<'a>> {
-        self.core.try_own().map(|owner| Held::new(self, tcp, owner))
+    pub(in crate::tcp) fn try_own<'a>(self: &'a Arc<Self>, tcp: &'a Tcp) -> Option<OwnedConn<'a>> {
+        self.core.try_own().map(|owner| OwnedConn::new(self, tcp, owner))
     }
 
     #[cold]
@@ -146,10 +146,10 @@ impl Conn {
         }
     }
 
-    /// Leaves a note, and works it off if nobody has the connection. Never waits.
+    /// Leaves a note, and works it off if no thread owns the connection. Never waits.
     pub(in crate::tcp) fn leave(self: &Arc<Self>, tcp: &Tcp, note: Note) {
         if let Some(owner) = self.core.post(note) {
-            Held::new(self, tcp, owner).work_off();
+            OwnedConn::new(self, tcp, owner).work_off();
         }
     }
 
@@ -159,7 +159,7 @@ impl Conn {
         let weight = backlog::weight_bytes(arrived.packet.len());
         match self.core.post_weighed(Note::Segment(Kept::of(arrived)), weight, self.backlog_max) {
             Ok(None) => tcp.tables.counters.count(Counter::TcpBacklogged),
-            Ok(Some(owner)) => Held::new(self, tcp, owner).work_off(),
+            Ok(Some(owner)) => OwnedConn::new(self, tcp, owner).work_off(),
             Err(_) => tcp.tables.counters.count(Counter::TcpBacklogDrop),
         }
     }
@@ -168,19 +168,19 @@ impl Conn {
 impl Conn {
     /// Takes a message about a segment that was sent, or leaves it; it is lost if too much waits.
     #[cold]
-    pub(in crate::tcp) fn hear(self: &Arc<Self>, tcp: &Tcp, report: &Report) {
+    pub(in crate::tcp) fn hear(self: &Arc<Self>, tcp: &Tcp, report: &IcmpReport) {
         if let Some(mut held) = self.try_own(tcp) {
             return held.told(report);
         }
         match self.core.post_weighed(Note::Told(*report), REPORT_WEIGHT, self.backlog_max) {
             Ok(None) => {}
-            Ok(Some(owner)) => Held::new(self, tcp, owner).work_off(),
+            Ok(Some(owner)) => OwnedConn::new(self, tcp, owner).work_off(),
             Err(_) => tcp.tables.counters.count(Counter::TcpBacklogDrop),
         }
     }
 }
 
-impl<'a> Held<'a> {
+impl<'a> OwnedConn<'a> {
     #[inline]
     fn new(conn: &'a Arc<Conn>, tcp: &'a Tcp, owner: Owner<'a, Core, Note>) -> Self {
         Self { conn, tcp, owner: Some(owner), news: News::default(), worked_off: None }
@@ -234,7 +234,7 @@ impl<'a> Held<'a> {
         self.deadline == Deadline::at(Instant { ns: 1 })
     }
 
-    /// A panic with the connection in hand is a mistake of ours: it ends the connection, and nobody is left waiting.
+    /// A panic of the owner is a mistake of ours: it ends the connection, and no thread is left waiting.
     #[cold]
     fn give_up(&self, mut owner: Owner<'a, Core, Note>) {
         owner.dead = true;
@@ -347,7 +347,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for OwnedConn<'_> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut owner) = self.owner.take() else { return };
@@ -366,7 +366,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Deref for Held<'_> {
+impl Deref for OwnedConn<'_> {
     type Target = Core;
 
     #[inline]
@@ -375,7 +375,7 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for OwnedConn<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Core {
         self.owner.as_mut().expect("there until the drop")

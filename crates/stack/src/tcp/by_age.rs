@@ -12,7 +12,7 @@ const SLACK: usize = 64;
 /// What a connection counts as, for its limit.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum LimitKind {
     /// No limit of these here.
     Plain = 0,
     /// Its handshake goes on.
@@ -24,36 +24,36 @@ pub(super) enum Kind {
 /// What stands in a line.
 pub(super) trait Limited {
     /// What it counts as now.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> LimitKind;
 }
 
-/// Connections of one kind, in the order in which they became it. Nobody waits for whoever looks after them.
-pub(super) struct Line<C> {
+/// Connections of one kind, in the order in which they became it. No thread waits for the one that looks after them.
+pub(super) struct ByAge<C> {
     /// Some may be of another kind by now, or gone.
     members: Owned<VecDeque<Weak<C>>, Weak<C>>,
     count: AtomicUsize,
 }
 
-impl<C> Default for Line<C> {
+impl<C> Default for ByAge<C> {
     fn default() -> Self {
         Self { members: Owned::new(VecDeque::new()), count: AtomicUsize::new(0) }
     }
 }
 
-impl<C: Limited> Line<C> {
+impl<C: Limited> ByAge<C> {
     pub(super) fn count(&self) -> usize {
         // Relaxed: a limit, not a hand-over.
         self.count.load(Ordering::Relaxed)
     }
 
-    pub(super) fn enter(&self, conn: &Arc<C>, kind: Kind) {
+    pub(super) fn enter(&self, conn: &Arc<C>, kind: LimitKind) {
         if let Some(members) = self.members.post(Arc::downgrade(conn)) {
             self.leave(members, kind);
         }
     }
 
     /// Takes in who came meanwhile, and lets go.
-    fn leave(&self, members: Members<'_, C>, kind: Kind) {
+    fn leave(&self, members: Members<'_, C>, kind: LimitKind) {
         members.line_up(|members| {
             if members.len() > 2 * self.count() + SLACK {
                 members.retain(|member| member.upgrade().is_some_and(|conn| conn.kind() == kind));
@@ -69,8 +69,8 @@ impl<C: Limited> Line<C> {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Ends the oldest; false if there is none, or somebody else is at it.
-    pub(super) fn end_oldest(&self, kind: Kind, give_way: impl Fn(&Arc<C>) -> bool) -> bool {
+    /// Ends the oldest; false if there is none, or another thread is at it.
+    pub(super) fn end_oldest(&self, kind: LimitKind, give_way: impl Fn(&Arc<C>) -> bool) -> bool {
         loop {
             let Some(mut members) = self.members.try_own() else { return false };
             let new = members.messages();
