@@ -13,7 +13,7 @@ use crate::errno::stopped;
 use crate::host::Dependant;
 use crate::wire::quote::{About, Quoted};
 
-/// A protocol of a name space. What it receives comes by a way of its own (`pass`); this is for what is rare.
+/// A protocol of a name space. What it receives takes a way of its own (`pass`); this is for what is rare.
 pub(crate) trait Protocol: Send + Sync {
     /// Its number in the IP header.
     fn number(&self) -> u8;

@@ -15,9 +15,9 @@ pub(crate) struct Moment<S> {
 }
 
 /// The moment that is now.
-pub(crate) struct Published<S>(ArcSwap<Moment<S>>);
+pub(crate) struct CurrentMoment<S>(ArcSwap<Moment<S>>);
 
-impl<S: Clone> Published<S> {
+impl<S: Clone> CurrentMoment<S> {
     /// These sockets, and no device.
     pub(crate) fn new(sockets: S) -> Self {
         Self(ArcSwap::from_pointee(Moment { devices: Devices::new(Arc::new([])), sockets }))

@@ -133,7 +133,7 @@ impl Writers {
     }
 }
 
-/// The writers' lock in hand. A drop works off what others have left, and then does what follows from it.
+/// The writers' lock, held. A drop works off what others have left, and then does what follows from it.
 #[must_use = "the lock is free again as soon as this is dropped"]
 pub(crate) struct Writing<'a> {
     pub(crate) ns: &'a Tables,

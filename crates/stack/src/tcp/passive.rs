@@ -42,7 +42,7 @@ impl ListenerInner<Conn> {
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
         let conn = Arc::new(Conn::new(tcp, flow, route, self.limits.settings.buffers, &busy));
         self.embryos.counted();
-        let mut core = conn.try_own(tcp).expect("nobody knows it yet");
+        let mut core = conn.try_own(tcp).expect("no other thread knows it yet");
         core.adopt(self.clone(), self.limits.settings.patience);
         core.set_congestion(self.limits.settings.congestion);
         let local: IpEndpoint = (flow.local.addr.ip(), flow.local.port).into();

@@ -33,7 +33,7 @@ use crate::tables::demux::{Demux, Tuple};
 use crate::tables::path::{Target, route};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::protocol::Protocol;
-use crate::tables::published::Published;
+use crate::tables::published::CurrentMoment;
 use crate::tables::{Snapshot, Tables};
 use crate::wire::PROTO_UDP;
 use crate::wire::quote::{About, Quoted};
@@ -43,13 +43,13 @@ use queue::UdpInner;
 pub(crate) struct Udp {
     pub(crate) tables: Arc<Tables>,
     /// The sockets, beside the devices.
-    pub(crate) published: Published<Demux<UdpInner>>,
+    pub(crate) published: CurrentMoment<Demux<UdpInner>>,
     pub(crate) send_buffers: Arc<SendBuffers>,
 }
 
 impl Udp {
     pub(crate) fn new(tables: Arc<Tables>) -> Arc<Self> {
-        let published = Published::new(Demux::new(tables.seed));
+        let published = CurrentMoment::new(Demux::new(tables.seed));
         let udp = Arc::new(Self { published, send_buffers: SendBuffers::new(), tables });
         let protocol: std::sync::Weak<Self> = Arc::downgrade(&udp);
         udp.tables.add_protocol(&udp.tables.lock(), protocol);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use napier_core::icmp::{Told, is_for_datagrams};
 
-use super::sndbuf::Sender;
+use super::sndbuf::BufferOwner;
 use crate::device::OnRoom;
 use crate::errno::{errno, of_icmp};
 use crate::event::{Interest, STOPPED, Source, Watchable, Watched};
@@ -79,7 +79,7 @@ impl OnRoom for UdpInner {
     }
 }
 
-impl Sender for UdpInner {
+impl BufferOwner for UdpInner {
     fn credited(&self) {
         self.send_buffer.is_credited();
         self.tell_writable();

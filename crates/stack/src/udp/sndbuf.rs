@@ -35,7 +35,7 @@ const NUMBERS_MAX: u32 = (FIRST_CHUNK << CHUNKS) - FIRST_CHUNK;
 const LOOKS_MAX: usize = 8;
 
 /// A socket with a send buffer.
-pub(crate) trait Sender: OnRoom {
+pub(crate) trait BufferOwner: OnRoom {
     /// Half of the buffer is free again: wakes threads and contexts that wait to send.
     fn credited(&self);
 }
@@ -47,7 +47,7 @@ struct Buffer {
     charged: AtomicI64,
     /// SO_SNDBUF.
     limit: AtomicUsize,
-    socket: ArcSwapOption<Weak<dyn Sender>>,
+    socket: ArcSwapOption<Weak<dyn BufferOwner>>,
 }
 
 impl Buffer {
@@ -184,14 +184,14 @@ impl Numbers {
 
 impl SendBuffer {
     /// Whom credits are told to.
-    pub(crate) fn belongs_to(&self, socket: Weak<dyn Sender>) {
+    pub(crate) fn belongs_to(&self, socket: Weak<dyn BufferOwner>) {
         if self.number != 0 {
             self.all.get(self.number).socket.store(Some(Arc::new(socket)));
         }
     }
 
     /// The socket, for those that have a borrow of it only; `None` while it is made or closed.
-    pub(crate) fn socket(&self) -> Option<Arc<dyn Sender>> {
+    pub(crate) fn socket(&self) -> Option<Arc<dyn BufferOwner>> {
         if self.number == 0 {
             return None;
         }

@@ -55,7 +55,7 @@ pub struct Parker {
     bell: Doorbell,
     sleepers: Sleepers,
     stand_in: StandIn,
-    /// Where the sleeper is called that stands in for its CPU.
+    /// Where the sleeper is called that works for its CPU.
     stand_in_bell: ArcSwapOption<OwnedFd>,
 }
 

@@ -1,7 +1,6 @@
 //! What routers and hosts say of a connection's segments, and what retransmissions without an answer say of its path. The rules
 //! are in [`napier_core::icmp`].
 
-use napier_core::backlog;
 use napier_core::icmp::{OnConnection, lowered};
 use napier_core::time::Instant;
 use napier_sys::clock::Clock;
@@ -12,26 +11,14 @@ use crate::errno::of_icmp;
 use crate::tables::Tables;
 use crate::tables::path_mtu::PathMtu;
 use crate::tcp::conn::Core;
+use crate::tcp::conn::note::IcmpReport;
 use crate::tcp::conn::owned::OwnedConn;
 use crate::tcp::rules::Cause;
 use crate::wire::quote::About;
 use crate::wire::{IPV4_LEN, IPV6_LEN, TCP_LEN};
 
-/// What a report weighs while it waits for the owner.
-pub(super) const REPORT_WEIGHT: u64 = backlog::SEGMENT_OVERHEAD_BYTES;
-
 /// Times that smoltcp is asked to send before it comes to what it has to send again.
 const TURNS_MAX: u32 = 4;
-
-/// A message about a segment that was sent.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct IcmpReport {
-    pub(crate) about: About,
-    /// The segment's number.
-    pub(crate) seq: u32,
-    /// Bytes of its IP packet.
-    pub(crate) packet_bytes: u32,
-}
 
 impl OwnedConn<'_> {
     /// A message about a segment of this connection has come.

@@ -12,6 +12,7 @@ pub(super) mod challenge;
 mod errors;
 mod guarded;
 mod losses;
+mod note;
 mod owned;
 mod served;
 mod settle;
@@ -47,10 +48,9 @@ use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Patience;
 use crate::tcp::workspace::smol_span;
 use crate::wait::park::Parker;
-pub(crate) use errors::IcmpReport;
+pub(super) use note::{Arrived, IcmpReport, Note};
 #[cfg(test)]
 pub(super) use owned::OwnedConn;
-pub(super) use owned::{Arrived, Note};
 use settle::News;
 
 /// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.

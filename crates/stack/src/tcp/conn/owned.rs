@@ -17,71 +17,15 @@ use napier_sys::clock::Clock;
 use crate::counters::Counter;
 use crate::tables::Tables;
 use crate::tcp::Tcp;
-use crate::tcp::by_age::LimitKind;
-use crate::tcp::conn::errors::{IcmpReport, REPORT_WEIGHT};
+use crate::tcp::conn::note::{Arrived, IcmpReport, Kept, Note, REPORT_WEIGHT};
 use crate::tcp::conn::{Conn, Core, Input, News};
 use crate::tcp::rules::Cause;
 use crate::wait::deferred::{self, Work};
-use crate::wire::Segment;
 
 /// Looks at a connection that is owned before its waiter sleeps: most calls are over sooner than that.
 const SPINS: u32 = 100;
 
-/// Something for the owner to do.
-pub(in crate::tcp) enum Note {
-    Segment(Box<Kept>),
-    /// A message about a segment that was sent.
-    Told(IcmpReport),
-    /// The wheel came to this place.
-    Timer(u64),
-    /// The transmit queue has room again.
-    Room,
-    /// Another connection needs the place in TIME-WAIT.
-    Recycle,
-    /// No program will accept it.
-    Reset,
-    /// There are too many of its kind.
-    GiveWay(LimitKind),
-    /// The peer of its device is gone.
-    LinkLost,
-    EngineStopped,
-    /// A mistake of ours, for tests.
-    #[cfg(test)]
-    Panic,
-}
-
-/// A segment as it came in, for the owner or for a listener.
-#[derive(Copy, Clone)]
-pub(in crate::tcp) struct Arrived<'a> {
-    pub(in crate::tcp) napi_id: u32,
-    pub(in crate::tcp) ifindex: u32,
-    pub(in crate::tcp) now: Instant,
-    pub(in crate::tcp) segment: &'a Segment,
-    /// The IP packet, which may be longer than the MTU.
-    pub(in crate::tcp) packet: &'a [u8],
-}
-
-/// A copy of a segment that waits: its frame belongs to a device that wants it back.
-pub(in crate::tcp) struct Kept {
-    napi_id: u32,
-    ifindex: u32,
-    segment: Segment,
-    packet: Box<[u8]>,
-}
-
-impl Kept {
-    fn of(arrived: &Arrived<'_>) -> Box<Self> {
-        let Arrived { napi_id, ifindex, segment, packet, .. } = *arrived;
-        Box::new(Self { napi_id, ifindex, segment: *segment, packet: packet.into() })
-    }
-
-    pub(in crate::tcp) fn arrived(&self, now: Instant) -> Arrived<'_> {
-        let Self { napi_id, ifindex, ref segment, ref packet } = *self;
-        Arrived { napi_id, ifindex, now, segment, packet }
-    }
-}
-
-/// A connection in hand. Letting go (a drop) works off what others have left, then kicks devices, then tells programs.
+/// A connection and its owner. Letting go (a drop) works off what others have left, then kicks devices, then tells programs.
 #[must_use = "the connection is free again as soon as this is dropped"]
 pub(in crate::tcp) struct OwnedConn<'a> {
     conn: &'a Arc<Conn>,

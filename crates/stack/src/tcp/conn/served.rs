@@ -6,7 +6,8 @@ use smoltcp::socket::tcp::State;
 
 use crate::counters::Counter;
 use crate::tcp::by_age::LimitKind;
-use crate::tcp::conn::owned::{Arrived, OwnedConn};
+use crate::tcp::conn::note::Arrived;
+use crate::tcp::conn::owned::OwnedConn;
 use crate::tcp::conn::{Input, NOT_QUEUED};
 use crate::tcp::rules::Cause;
 use crate::tcp::workspace::smol_span;
