@@ -1,6 +1,6 @@
 //! Numbers that several parts of the engine must agree on.
 
-use napier_stack::seams::MTU;
+use napier_stack::device::MTU;
 
 /// Most NAPI instances that an engine makes in its life.
 pub(crate) const NAPI_MAX: usize = 4096;

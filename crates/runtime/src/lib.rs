@@ -92,7 +92,7 @@ pub mod device {
     pub use napier_core::context::{PerContext, PollContext};
     pub use napier_core::memif::Secret as MemifSecret;
     pub use napier_core::moderation::{Coalesce, CoalesceError};
-    pub use napier_stack::seams::IfAddr;
+    pub use napier_stack::device::IfAddr;
 
     #[doc(hidden)]
     pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};

@@ -11,7 +11,7 @@ use napier_core::tx::XmitCode;
 use crate::port::Taps;
 use crate::tx::{Mode, OnWire, Queues, Transmitted, TxPath, TxShared};
 use napier_stack::NetNs;
-use napier_stack::seams::{Egress, IfAddr, OnRoom, PacketClass, TxError};
+use napier_stack::device::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 
 /// Receive-side scaling of one device: the thread that sends to it asks for the queue.
 pub(crate) struct Rss {

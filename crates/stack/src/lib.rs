@@ -62,10 +62,18 @@ pub use pass::{DryRun, RxPass, View, merge};
 pub use tables::reuse::ReusePort;
 pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
 pub use udp::{MergedDatagram, OVERHEAD_BYTES, SendBuffers, UdpSocket, UdpSocketBuilder};
-pub use wait::{deferred as put_off, park};
+pub use wait::{deferred, park};
+
+/// The name that [`deferred`] had.
+#[doc(hidden)]
+#[deprecated(note = "it is `deferred`")]
+pub mod put_off {
+    pub use crate::wait::deferred::*;
+}
 
 /// The ports under the name that they had together.
 #[doc(hidden)]
+#[deprecated(note = "they are `device` and `host`")]
 pub mod seams {
     pub use crate::device::{Egress, IfAddr, MTU, OnRoom, PacketClass, TxError};
     #[deprecated(note = "use `IrqHandOver`")]

@@ -15,7 +15,7 @@ use crate::bounds::NR_CPUS;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
 use crate::tx::PerThread;
-use napier_stack::seams::{Busy, ContextShown, Dependant, Host, HostSettings, IrqHandOver, Lifetime, Wait};
+use napier_stack::host::{Busy, ContextShown, Dependant, Host, HostSettings, IrqHandOver, Lifetime, Wait};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]

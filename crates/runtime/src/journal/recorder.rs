@@ -7,7 +7,7 @@ use napier_core::state::{Poller, State};
 
 use super::{Event, Journal, Record, Rule};
 use crate::bounds::NAPI_MAX;
-use napier_stack::seams::Deliveries;
+use napier_stack::host::Deliveries;
 use napier_sys::clock::Clock;
 use napier_sys::current;
 

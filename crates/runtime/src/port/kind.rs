@@ -13,7 +13,7 @@ use napier_ring::FrameTable;
 use super::{Ports, RxEnd, TxEnd};
 use crate::bounds::NAPI_MAX;
 use crate::threads::ThreadRole;
-use napier_stack::seams::IfAddr;
+use napier_stack::device::IfAddr;
 use napier_stack::{DeviceError, NetNs};
 
 /// A device, as the program wants it.

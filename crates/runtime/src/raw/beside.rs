@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use napier_core::busy::{BusyLimit, BusyParams};
-use napier_stack::seams::{PacketClass, TxError};
+use napier_stack::device::{PacketClass, TxError};
 
 use super::RawBusyPoll;
 use crate::engine::EngineInner;

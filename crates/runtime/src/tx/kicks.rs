@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::TxPath;
 use super::per_thread::PerThread;
 use crate::port::Bell;
-use napier_stack::put_off::{self, Work};
+use napier_stack::deferred::{self, Work};
 
 /// What is to be done then.
 enum Kick {
@@ -75,14 +75,14 @@ fn settle() {
 /// Interrupts a peer, now or when the thread may. The thread holds no lock of the transmit path.
 #[inline]
 pub(super) fn ring_or_defer(bell: Bell) {
-    if put_off::held(Work::Kicks) == 0 { bell.ring() } else { defer_ring(bell) }
+    if deferred::held(Work::Kicks) == 0 { bell.ring() } else { defer_ring(bell) }
 }
 
 fn defer_ring(bell: Bell) {
     let mut bell = Some(bell);
     PerThread::with(|mine| {
         bell.take().into_iter().for_each(|bell| mine.kicks.borrow_mut().ring_later(bell));
-        put_off::owe(Work::Kicks, settle);
+        deferred::owe(Work::Kicks, settle);
     });
     // The thread ends, and a socket among its last belongings is closed.
     bell.into_iter().for_each(Bell::ring);
@@ -91,14 +91,14 @@ fn defer_ring(bell: Bell) {
 /// True if the calling thread may not kick now, and will publish what lies in the ring of `path` when it may.
 #[inline]
 pub(super) fn deferred_flush(path: &TxPath) -> bool {
-    put_off::held(Work::Kicks) > 0 && defer_flush(path)
+    deferred::held(Work::Kicks) > 0 && defer_flush(path)
 }
 
 /// False if that cannot be: the thread ends, and a socket among its last belongings is closed.
 fn defer_flush(path: &TxPath) -> bool {
     let deferred = PerThread::with(|mine| {
         mine.kicks.borrow_mut().flush_later(path);
-        put_off::owe(Work::Kicks, settle);
+        deferred::owe(Work::Kicks, settle);
     });
     deferred.is_some()
 }

@@ -10,7 +10,7 @@ use napier_core::tx::TxPacket;
 use napier_core::tx::qdisc::RATE_UNLIMITED;
 use napier_ring::{Frame, FrameTable};
 
-use napier_stack::seams::PacketClass;
+use napier_stack::device::PacketClass;
 
 /// Departure time and rate of the packets that have one, by frame.
 pub(crate) struct Paced {

@@ -10,7 +10,7 @@ use super::packet::describe;
 use super::senders::Sender;
 use super::{Mode, Transmitted, TxPath, wire};
 use crate::port::ToTell;
-use napier_stack::seams::PacketClass;
+use napier_stack::device::PacketClass;
 use napier_sys::nowait;
 use napier_sys::tsc::ticks;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use napier_ring::{Owned, Owner};
-use napier_stack::seams::OnRoom;
+use napier_stack::device::OnRoom;
 
 /// The line is looked through for the first time when it has this length.
 const SLACK: usize = 1024;

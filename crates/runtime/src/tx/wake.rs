@@ -15,8 +15,8 @@ use super::run::Rest;
 use super::wire::ring;
 use super::{Mode, TxHost, TxPath, Wire};
 use crate::port::{ToTell, lock_root};
-use napier_stack::put_off::{Held, Work};
-use napier_stack::seams::OnRoom;
+use napier_stack::deferred::{Deferring, Work};
+use napier_stack::device::OnRoom;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
 
@@ -44,7 +44,7 @@ impl TxPath {
     fn serve_waiters(&self, host: &dyn TxHost) -> bool {
         let netns = host.netns(self.napi_index());
         let _for_others = ForOthers::begin();
-        let kicks = Held::begin(Work::Kicks);
+        let kicks = Deferring::begin(Work::Kicks);
         let mut looked = false;
         let served = self.waiters.serve(
             || self.look_whether_room(),

@@ -22,7 +22,7 @@ use super::limit::ByteLimit;
 use super::{Mode, TxPath, kicks};
 use crate::port::wait_for;
 use crate::port::{Bell, Counter, TxEnd, TxQueue};
-use napier_stack::seams::TxError;
+use napier_stack::device::TxError;
 use napier_sys::clock::Clock;
 use napier_sys::nowait;
 

@@ -30,7 +30,8 @@ pub struct Deferring {
 
 /// The name that it had.
 #[doc(hidden)]
-pub use self::Deferring as Held;
+#[deprecated(note = "it is `Deferring`")]
+pub type Held = Deferring;
 
 impl Deferring {
     /// Begins.

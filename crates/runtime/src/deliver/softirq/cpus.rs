@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::SoftirqCpu;
 use crate::deliver::Deliver;
 use crate::napi::{Context, Napi};
-use napier_stack::seams::IrqHandOver;
+use napier_stack::host::IrqHandOver;
 
 /// All softirq CPUs, by their number.
 pub(crate) struct SoftirqCpus {

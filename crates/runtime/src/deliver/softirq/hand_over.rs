@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use napier_core::serving::{Bell, Serving};
 use napier_core::time::{Deadline, Instant, Span};
+use napier_stack::host::IrqHandOver;
 use napier_stack::park::Parker;
-use napier_stack::seams::IrqHandOver;
 use napier_sys::clock::Clock;
 use napier_sys::nowait::ForOthers;
 use rustix::event::{EventfdFlags, eventfd};

@@ -23,8 +23,8 @@ use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::port::{EDGES, IrqCpu, Tokens};
 use crate::tx::PerThread;
+use napier_stack::host::IrqHandOver;
 use napier_stack::park::woken_by_this_thread;
-use napier_stack::seams::IrqHandOver;
 
 const TOKEN_TIMER: u64 = u64::MAX;
 const TOKEN_KICK: u64 = u64::MAX - 1;

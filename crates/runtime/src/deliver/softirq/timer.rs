@@ -9,7 +9,7 @@
 //! due on its CPU ([`SoftirqCpu::run_deferred_timers`]). The kernel timer is there for programs that compute, or are about to.
 //!
 //! A wait that suspends interrupts arms twice: the deferral time-out when its busy loop stops, and a
-//! moment later the suspend time-out. It holds the first back ([`Work::Timers`](napier_stack::put_off::Work)), else the kernel timer
+//! moment later the suspend time-out. It holds the first back ([`Work::Timers`](napier_stack::deferred::Work)), else the kernel timer
 //! would be moved back and forth with every request.
 
 mod deferred;

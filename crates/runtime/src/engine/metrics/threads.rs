@@ -5,7 +5,7 @@ use std::sync::Arc;
 use napier_core::group::Doing;
 use napier_core::metric::{Kind, Metric, Sink, Unit};
 use napier_stack::event::EventStats;
-use napier_stack::seams::ContextShown;
+use napier_stack::host::ContextShown;
 
 use super::{figures, metric};
 use crate::deliver::softirq::SoftirqCpu;

@@ -16,7 +16,7 @@ use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
 use crate::port::AddedDevice;
-use napier_stack::seams::MTU;
+use napier_stack::device::MTU;
 use napier_sys::netdev;
 
 /// First pause before a kick is tried again, and the longest.

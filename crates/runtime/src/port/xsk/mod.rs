@@ -58,7 +58,7 @@ pub(crate) use tx::XskTxEnd;
 pub use napier_sys::xsk::XdpBusyPoll;
 
 use crate::port::{AddedDevice, EndConfig, Kind, Made};
-use napier_stack::seams::MTU;
+use napier_stack::device::MTU;
 
 /// What is in force on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::{NEVER_NS, SoftirqCpu};
 use crate::deliver::Deliver;
 use crate::napi::Context;
 use crate::tx::{DeferredTimer, PerThread, TimerCpu};
-use napier_stack::put_off::{self, Work};
+use napier_stack::deferred::{self, Work};
 
 impl TimerCpu for SoftirqCpu {
     fn program_if_late(&self, at_ns: u64) {
@@ -65,10 +65,10 @@ pub(super) fn defer(cpu: &SoftirqCpu, deliver: &Deliver, napi: u32, at_ns: u64) 
         }
         let Some(last) = timer.as_mut() else { unreachable!("there is one now") };
         (last.napi, last.at_ns) = (napi, at_ns);
-        put_off::owe(Work::ExactTimers, settle_before_sleep);
-        last.held = put_off::held(Work::Timers) != 0;
+        deferred::owe(Work::ExactTimers, settle_before_sleep);
+        last.held = deferred::held(Work::Timers) != 0;
         if last.held {
-            put_off::owe(Work::Timers, release_held);
+            deferred::owe(Work::Timers, release_held);
         }
         last.held
     });
@@ -102,9 +102,9 @@ fn look_after_timers(cpu: &SoftirqCpu, deliver: &Deliver, looks: bool) {
 pub(in crate::deliver::softirq) fn keep_timers(cpu: &SoftirqCpu, deliver: &Deliver) -> u64 {
     let elsewhere = |mine: &PerThread| mine.timer.borrow().as_ref().is_some_and(|last| !last.is_on(cpu));
     if PerThread::with(elsewhere) != Some(true) {
-        put_off::forget(Work::ExactTimers);
+        deferred::forget(Work::ExactTimers);
     } else {
-        put_off::settle(Work::ExactTimers);
+        deferred::settle(Work::ExactTimers);
     }
     look_after_timers(cpu, deliver, true);
     cpu.earliest(deliver, 0)
