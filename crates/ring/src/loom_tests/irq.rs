@@ -8,7 +8,7 @@ use loom::thread;
 use super::rings::ends;
 use super::{model, without};
 use crate::IrqLatch;
-use crate::memif::{Switch, Word, wants_interrupt};
+use crate::memif::{RingWord, Switch, wants_interrupt};
 use crate::sync::Point;
 
 /// The timer fires for nothing while a producer announces, by a rule that lets it wait: either the timer's interrupt stands
