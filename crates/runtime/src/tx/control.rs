@@ -309,11 +309,11 @@ impl TxShared {
     }
 
     /// Enters every sender's cell, and so keeps everybody from sending by way of a discipline.
-    pub(crate) fn hold_senders(&self) -> Vec<Entered<'_, super::Sender>> {
+    pub(crate) fn hold_senders(&self) -> Vec<Entered<'_, super::TxSender>> {
         self.senders.get().map_or_else(Vec::new, Senders::hold_all)
     }
 
-    pub(crate) fn for_each_sender(&self, look: impl FnMut(&mut super::Sender)) {
+    pub(crate) fn for_each_sender(&self, look: impl FnMut(&mut super::TxSender)) {
         if let Some(senders) = self.senders.get() {
             senders.for_each(look);
         }

@@ -81,7 +81,7 @@ use owner::RunOwner;
 pub(crate) use owner::{OwnerTurn, OwnerTurns};
 use packet::TxPkt;
 pub(crate) use per_thread::{DeferredTimer, PerThread, TimerCpu};
-use senders::{Sender, Senders};
+use senders::{Senders, TxSender};
 use shown::{ShownLimit, ShownStats};
 use stats::Ledger;
 pub use stats::{TxQueueStats, XmitBucket, XmitTimes};

@@ -12,7 +12,7 @@ use napier_ring::{Entered, Frame, FrameBatch, Inside};
 use super::carry::carry_out;
 use super::owner::{OwnerTurn, OwnerTurns};
 use super::packet::TxPkt;
-use super::senders::{Sender, Senders};
+use super::senders::{Senders, TxSender};
 use super::{Guarded, TxPath};
 use crate::port::{Bell, ToTell};
 use crate::port::{lock, lock_root};
@@ -164,7 +164,7 @@ impl TxPath {
     /// The same for who works for others: the thread that has the root lock, or stands in line for it, may have lost its
     /// processor.
     #[cold]
-    pub(super) fn xmit_without_waiting(&self, sender: &mut Sender, frame: Frame) -> XmitCode {
+    pub(super) fn xmit_without_waiting(&self, sender: &mut TxSender, frame: Frame) -> XmitCode {
         #[cfg(test)]
         super::hold::at(super::hold::Point::BeforeRootLock);
         match self.root.0.try_enter() {
@@ -179,7 +179,7 @@ impl TxPath {
     /// The defer list is full although the sender has looked: others were faster. It can wait, so it waits for the thread
     /// that is at the discipline, and loses nothing.
     #[cold]
-    pub(super) fn enqueue_when_free(&self, sender: &mut Sender, frame: Frame) -> XmitCode {
+    pub(super) fn enqueue_when_free(&self, sender: &mut TxSender, frame: Frame) -> XmitCode {
         sender.flushes += 1;
         let (mut guarded, waited) = lock_root(&self.root.0);
         guarded.ledger.waited(waited);

@@ -17,7 +17,7 @@ use napier_sys::current;
 use napier_sys::give_way::GiveWay;
 
 /// What belongs to the thread inside.
-pub(crate) struct Sender {
+pub(crate) struct TxSender {
     pub(crate) pool: FramePool,
     /// Times that it flushed.
     pub(crate) flushes: u64,
@@ -26,11 +26,11 @@ pub(crate) struct Sender {
 }
 
 #[repr(align(128))]
-struct SenderCell(Exclusive<Sender>);
+struct SenderCell(Exclusive<TxSender>);
 
 impl SenderCell {
     /// Enters when no thread is inside.
-    fn wait(&self) -> Entered<'_, Sender> {
+    fn wait(&self) -> Entered<'_, TxSender> {
         let mut give_way = GiveWay::default();
         loop {
             if let Some(sender) = enter_section(&self.0) {
@@ -62,14 +62,14 @@ impl Senders {
         let pools = space.open(table)?;
         let frames = pools.iter().map(|pool| pool.total() as usize).sum();
         let charges = Charges::new(frames, space.frame_bytes(), buffers.clone());
-        let place = |pool| SenderCell(Exclusive::new(Sender { pool, flushes: 0, times: None }));
+        let place = |pool| SenderCell(Exclusive::new(TxSender { pool, flushes: 0, times: None }));
         let places = pools.into_iter().map(place).collect();
         Ok(Self { places, table: table.clone(), paced: Paced::new(frames), charges })
     }
 
     /// Enters a free cell; `None` if there is none now.
     #[inline]
-    pub(crate) fn enter(&self) -> Option<Entered<'_, Sender>> {
+    pub(crate) fn enter(&self) -> Option<Entered<'_, TxSender>> {
         let last = current::sender();
         if let Some(place) = self.places.get(last)
             && let Some(entered) = enter_section(&place.0)
@@ -80,7 +80,7 @@ impl Senders {
     }
 
     #[cold]
-    fn enter_another(&self, last: usize) -> Option<Entered<'_, Sender>> {
+    fn enter_another(&self, last: usize) -> Option<Entered<'_, TxSender>> {
         // Relaxed: a number to begin with, so that threads spread.
         let first = if last == current::NO_SENDER { NEXT.fetch_add(1, Ordering::Relaxed) } else { last };
         let count = self.places.len();
@@ -102,12 +102,12 @@ impl Senders {
     }
 
     /// Shows each cell to `look`, when no thread is inside.
-    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Sender)) {
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut TxSender)) {
         self.places.iter().for_each(|place| look(&mut place.wait()));
     }
 
     /// Enters all cells.
-    pub(crate) fn hold_all(&self) -> Vec<Entered<'_, Sender>> {
+    pub(crate) fn hold_all(&self) -> Vec<Entered<'_, TxSender>> {
         self.places.iter().map(SenderCell::wait).collect()
     }
 

@@ -7,7 +7,7 @@ use napier_ring::Frame;
 #[cfg(test)]
 use super::hold;
 use super::packet::describe;
-use super::senders::Sender;
+use super::senders::TxSender;
 use super::{Mode, Transmitted, TxPath, wire};
 use crate::port::ToTell;
 use napier_stack::device::PacketClass;
@@ -59,7 +59,7 @@ impl TxPath {
     /// All frames of the sender are on the way, as far as was known: the peer may have read some since, of this queue or of
     /// another that the sender has used before.
     #[cold]
-    fn alloc_after_a_look(&self, sender: &mut Sender) -> Option<Frame> {
+    fn alloc_after_a_look(&self, sender: &mut TxSender) -> Option<Frame> {
         if let Some(frame) = self.look_and_alloc(sender) {
             return Some(frame);
         }
@@ -70,7 +70,7 @@ impl TxPath {
 
     /// Who has the transmit lock mostly takes back frames, which is over soon. One who has lost its processor makes this
     /// fail, or some in turn.
-    fn look_and_alloc(&self, sender: &mut Sender) -> Option<Frame> {
+    fn look_and_alloc(&self, sender: &mut TxSender) -> Option<Frame> {
         for _ in 0..wire::LOOKS {
             let looked = !self.wire.0.is_owned() && self.complete_and_wake();
             let frame = sender.pool.alloc();
@@ -85,7 +85,7 @@ impl TxPath {
     }
 
     #[cold]
-    fn xmit_timed(&self, mode: Mode, sender: &mut Sender, frame: Frame, comes_again: bool) -> XmitCode {
+    fn xmit_timed(&self, mode: Mode, sender: &mut TxSender, frame: Frame, comes_again: bool) -> XmitCode {
         let (begin, flushes) = (ticks(), sender.flushes);
         let code = self.xmit(mode, sender, frame, comes_again);
         let took = ticks().wrapping_sub(begin);
@@ -96,7 +96,7 @@ impl TxPath {
 
     /// `__dev_xmit_skb`.
     #[inline]
-    fn xmit(&self, mode: Mode, sender: &mut Sender, frame: Frame, comes_again: bool) -> XmitCode {
+    fn xmit(&self, mode: Mode, sender: &mut TxSender, frame: Frame, comes_again: bool) -> XmitCode {
         #[cfg(test)]
         hold::at(hold::Point::BeforePush);
         match mode {
@@ -147,7 +147,7 @@ impl TxPath {
     /// # Errors
     /// The list is full, and the sender is one that may wait.
     #[inline]
-    pub(super) fn push(&self, sender: &mut Sender, frame: Frame, comes_again: bool) -> Result<Pushed, Frame> {
+    pub(super) fn push(&self, sender: &mut TxSender, frame: Frame, comes_again: bool) -> Result<Pushed, Frame> {
         let table = &*self.shared.senders().table;
         match self.defer.push(table, frame, || self.shared.max_burst()) {
             Ok(true) => Ok(Pushed::Flush),
