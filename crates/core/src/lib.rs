@@ -23,7 +23,7 @@
 //! | [`loss`] | how acknowledgements of a lossy path are handed on | none; RFC 6582, RFC 5827, RFC 3465 |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
 //! | [`context`] | who polls, and counters by who did | none |
-//! | [`counters`] | figures that threads add to while others read them | none |
+//! | [`mod@counters`] | figures that threads add to while others read them | none |
 //! | [`control`] | napi-get, napi-set, queue-get, device settings | `net/core/netdev-genl.c`, `net/core/net-sysfs.c` |
 //! | [`config`] | what survives down and up | `include/linux/netdevice.h struct napi_config` |
 //! | [`histogram`] | counts of values by size | none |

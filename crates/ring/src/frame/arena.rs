@@ -20,7 +20,7 @@ pub struct ArenaConfig {
     pub stride: usize,
     /// Frames that each home owns.
     pub frames_per_home: u32,
-    /// Homes: each has one [`FramePool`], and frames return to the pool that they came from.
+    /// Homes: each has one [`FramePool`](super::FramePool), and frames return to the pool that they came from.
     pub homes: u16,
 }
 
