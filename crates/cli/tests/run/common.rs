@@ -48,6 +48,14 @@ impl Bench {
         command
     }
 
+    /// The command as a user without privileges, with a folder of its own for journals.
+    pub(crate) fn command_of_user(&self, state: &str) -> Command {
+        let mut command = self.command("setpriv");
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", NAPIER];
+        command.env("NAPIER_STATE_DIRECTORY", state).args(user);
+        command
+    }
+
     pub(crate) fn spawn(&self, command: &mut Command) -> Child {
         self.server().netns().run(|| command.spawn()).expect("entered").expect("it starts")
     }

@@ -22,14 +22,6 @@ fn ip(bench: &Bench, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
 }
 
-/// The command as a user without privileges, with a folder of its own for journals.
-fn as_nobody(bench: &Bench, state: &str) -> Command {
-    let mut command = bench.command("setpriv");
-    let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", NAPIER];
-    command.env("NAPIER_STATE_DIRECTORY", state).args(user);
-    command
-}
-
 #[test]
 fn a_run_without_capabilities_says_which() {
     let Some(bench) = Bench::new("a_run_without_capabilities_says_which") else { return };
@@ -37,7 +29,7 @@ fn a_run_without_capabilities_says_which() {
     let state = bench.folder.file("theirs");
     std::fs::create_dir(&state).expect("a folder");
     Command::new("chown").args(["65534", &state]).status().expect("chown is there");
-    let mut command = as_nobody(&bench, &state);
+    let mut command = bench.command_of_user(&state);
     let refused = bench.output(command.args(["run", "--dev", "server", "--mode", "suspend20", "--", "true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("CAP_NET_ADMIN"), "{}", stderr(&refused));
@@ -66,7 +58,7 @@ fn programs_that_may_not_be_looked_into_are_said() {
     set([100, 20_000, 20_000_000]);
     assert!(is_suspended(&bench));
     for program in [&[&setuid, "0.3"][..], &["python3", "-c", NOT_DUMPABLE]] {
-        let mut command = as_nobody(&bench, &state);
+        let mut command = bench.command_of_user(&state);
         let output = bench.output(command.args(["run", "--dev", "server", "--mode", "suspend20", "--"]).args(program));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let said = stderr(&output);

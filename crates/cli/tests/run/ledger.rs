@@ -246,17 +246,11 @@ fn what_a_program_closes_is_closed() {
 fn a_tuning_that_is_refused_says_so_and_leaves_nothing() {
     let Some(bench) = Bench::new("a_tuning_that_is_refused_says_so_and_leaves_nothing") else { return };
     let state = bench.folder.file("theirs");
-    let as_nobody = |args: &[&str]| {
-        let mut command = bench.command("setpriv");
-        command.env("NAPIER_STATE_DIRECTORY", &state);
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", NAPIER]).args(args);
-        bench.output(&mut command)
-    };
     std::fs::create_dir(&state).expect("a folder");
     let own = std::process::Command::new("chown").args(["65534", &state]).status().expect("chown is there");
     assert!(own.success());
     for _ in 0..2 {
-        let tuned = as_nobody(&["host", "tune", "--dev", "server"]);
+        let tuned = bench.output(bench.command_of_user(&state).args(["host", "tune", "--dev", "server"]));
         assert_eq!(tuned.status.code(), Some(1), "{}", text(&tuned));
         assert!(text(&tuned).contains("Nothing was changed: "), "{}", text(&tuned));
         assert!(stderr(&tuned).contains("nothing was changed"), "{}", stderr(&tuned));

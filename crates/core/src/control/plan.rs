@@ -1,4 +1,4 @@
-//! What a mode sets, as a list of writes that names no executor; and how a list is put into force and taken back.
+//! What a mode sets, as a list of writes that names no executor; and how a list is applied and taken back.
 //!
 //! ```text
 //! Plan --apply--> Sink: for each write, for each place: read, note, write --> changes

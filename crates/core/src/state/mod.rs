@@ -148,7 +148,7 @@ impl State {
         if self.intersects(Self::NPSVC)
             && self.intersects(Self::IN_BUSY_POLL.with(Self::SCHED_THREADED).with(Self::PREFER_BUSY_POLL))
         {
-            return Err("a disabled instance with an owner, or with somebody waiting for it");
+            return Err("a disabled instance with an owner, or with a context waiting for it");
         }
         if self.intersects(Self::GROUP) && self.intersects(Self::IN_BUSY_POLL.with(Self::SCHED_THREADED)) {
             return Err("a member of a group with another owner");

@@ -150,7 +150,7 @@ impl<P: TxPacket> Root<P> {
         queued
     }
 
-    /// Drops everything that waits, and counts it: the discipline is being deactivated. What a runner has in hand is not
+    /// Drops everything that waits, and counts it: the discipline is being deactivated. What a runner holds is not
     /// touched, and may come back.
     pub fn reset(&mut self, dropped: &mut impl FnMut(DroppedPacket<P>)) {
         let mut pkts = 0;

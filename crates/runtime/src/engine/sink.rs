@@ -9,7 +9,7 @@ use napier_stack::{OptionError, SocketOption, TcpListener, TcpStream, UdpSocket}
 
 use super::{DeviceHandle, Engine};
 
-/// Objects of an engine that a plan is put into force on. Of a plan's writes each takes those that are for it.
+/// Objects of an engine that a plan is applied to. Of a plan's writes each takes those that are for it.
 pub enum EngineSink<'a> {
     /// A device, and each of its instances that has a peer.
     Device(&'a Engine, &'a DeviceHandle),

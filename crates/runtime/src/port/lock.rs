@@ -66,7 +66,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 pin_current_thread(cpu);
-                let entered = cell.try_enter().expect("nobody else is there yet");
+                let entered = cell.try_enter().expect("no other thread is there yet");
                 held.store(true, Ordering::Release);
                 while !waiting.load(Ordering::Acquire) {
                     std::thread::yield_now();
