@@ -7,6 +7,7 @@ use std::fmt::{Arguments, Display};
 use std::io::Write as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
@@ -58,13 +59,15 @@ impl Dice {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Each name is one test's; several test programs run at the same time.
+    /// Each value has another one, whatever the name; the name says whose it is.
     ///
     /// # Panics
     /// Temporary files cannot be written.
     #[must_use]
     pub fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("napier-{test}-{}-{nth}", std::process::id()));
         // Of a process that had this number before.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the folder for temporary files can be written");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::header::{Header, Keep, Scope, boot_id};
+use super::header::{JournalHeader, Keep, Scope, boot_id};
 use super::journal::{Journal, JournalError};
 use super::machine::{LockedBy, MachineLock};
 use super::places::{self, state_dir};
@@ -68,6 +68,6 @@ impl Journal {
         }
         told(&recovered);
         let carried = recovered.undone.remaining;
-        Self::open(file, path, Header::new(keep, scope.clone()), machine, carried, lines)
+        Self::open(file, path, JournalHeader::new(keep, scope.clone()), machine, carried, lines)
     }
 }

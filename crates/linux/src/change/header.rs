@@ -72,7 +72,7 @@ pub enum Keep {
 
 /// The first line of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Header {
+pub(super) struct JournalHeader {
     /// Of this format.
     pub(super) version: u32,
     /// `/proc/sys/kernel/random/boot_id`: a kernel that started since has forgotten all of it.
@@ -107,7 +107,7 @@ static CALLED: OnceLock<String> = OnceLock::new();
 pub(super) const RUN_END: &str = "-run.journal";
 pub(super) const KEPT_END: &str = "-kept.journal";
 
-impl Header {
+impl JournalHeader {
     pub(super) fn new(keep: Keep, scope: Scope) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
         let by = CALLED.get().cloned().unwrap_or_default();

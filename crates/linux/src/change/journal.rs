@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::Serialize;
 
-use super::header::{Header, Keep, VERSION};
+use super::header::{JournalHeader, Keep, VERSION};
 use super::line::Entry;
 use super::machine::MachineLock;
 use super::read::{lock, sum, sync_folder};
@@ -67,7 +67,7 @@ pub struct Journal {
     path: PathBuf,
     end: u64,
     room: u64,
-    header: Header,
+    header: JournalHeader,
     /// What an earlier run has changed and could not put back, for what it belongs to is away.
     carried: Vec<Entry>,
     /// Until the run is over.
@@ -79,7 +79,7 @@ impl Journal {
     pub(super) fn open(
         file: File,
         path: PathBuf,
-        header: Header,
+        header: JournalHeader,
         machine: MachineLock,
         carried: Vec<Entry>,
         lines: usize,
@@ -107,9 +107,9 @@ impl Journal {
 
     /// The file of a run that has ended, with what of it is to be put back later.
     /// What was asked back and is only away is no longer kept: the next command puts it back.
-    pub(super) fn left(file: File, path: &Path, header: Header, is_refused: bool) -> Self {
+    pub(super) fn left(file: File, path: &Path, header: JournalHeader, is_refused: bool) -> Self {
         let keep = if is_refused { header.keep } else { Keep::Run };
-        let header = Header { keep, version: VERSION, ..header };
+        let header = JournalHeader { keep, version: VERSION, ..header };
         Self { file, path: path.to_owned(), end: 0, room: 0, header, carried: Vec::new(), _lock: None }
     }
 
@@ -148,7 +148,7 @@ impl Journal {
         let write = || {
             let file = lock(&path, true)?.ok_or(io::ErrorKind::WouldBlock)?;
             file.set_len(0)?;
-            let header = Header { room, ..self.header.clone() };
+            let header = JournalHeader { room, ..self.header.clone() };
             let mut new = Self { file, path: path.clone(), end: 0, room, header, carried: Vec::new(), _lock: None };
             new.take_room()?;
             new.write_header()?;

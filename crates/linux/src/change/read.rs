@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::header::{Header, VERSIONS};
+use super::header::{JournalHeader, VERSIONS};
 use super::line::Entry;
 use crate::descriptors::Process;
 
 /// What a journal says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    pub(super) header: Option<Header>,
+    pub(super) header: Option<JournalHeader>,
     pub(super) entries: Vec<Entry>,
     /// Lines that cannot be read, but for one at the end that was not written whole: its change was not made. A file that was cut
     /// counts as one, for it is not known what was in the rest.
@@ -46,7 +46,7 @@ pub(super) fn parse(file: &mut File) -> io::Result<Contents> {
         let is_known = whole.is_some_and(|(_, json)| {
             if at == 0 {
                 contents.header =
-                    serde_json::from_str(json).ok().filter(|header: &Header| VERSIONS.contains(&header.version));
+                    serde_json::from_str(json).ok().filter(|header: &JournalHeader| VERSIONS.contains(&header.version));
                 return contents.header.is_some();
             }
             serde_json::from_str(json).map(|entry| contents.entries.push(entry)).is_ok()

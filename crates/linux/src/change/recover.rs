@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::header::{Header, Keep, Scope, boot_id};
+use super::header::{JournalHeader, Keep, Scope, boot_id};
 use super::journal::{Journal, process_words};
 use super::line::Entry;
 use super::machine::{LockedBy, MachineLock};
@@ -106,7 +106,7 @@ pub(super) fn recover_one(path: &Path, wanted: impl Fn(Keep) -> bool) -> Option<
     (!quiet).then_some(recovered)
 }
 
-fn keep(file: File, path: &Path, header: Option<Header>, undone: &Undone) {
+fn keep(file: File, path: &Path, header: Option<JournalHeader>, undone: &Undone) {
     let Some(header) = header else { return };
     let mut journal = Journal::left(file, path, header, undone.is_refused);
     // Where there is no room for a new file the old one says more than is left, and nothing less.

@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 /// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
+pub(crate) struct SocketRow {
     /// 0 for one that no program has, such as a connection that was not accepted yet.
     pub(crate) inode: u64,
     /// `SO_COOKIE`: no other socket gets it.
@@ -41,7 +41,7 @@ const MESSAGE: usize = 72;
 const BUFFER: usize = 32 * 1024;
 
 /// Lists them.
-pub(crate) fn list(wanted: Wanted) -> io::Result<Vec<Row>> {
+pub(crate) fn list(wanted: Wanted) -> io::Result<Vec<SocketRow>> {
     let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
     let mut rows = Vec::new();
     let mut buffer = vec![0; BUFFER];
@@ -71,7 +71,7 @@ fn request(family: u8, protocol: u8, states: u32) -> Vec<u8> {
     bytes
 }
 
-fn receive(fd: &impl std::os::fd::AsFd, buffer: &mut [u8], is_tcp: bool, rows: &mut Vec<Row>) -> io::Result<()> {
+fn receive(fd: &impl std::os::fd::AsFd, buffer: &mut [u8], is_tcp: bool, rows: &mut Vec<SocketRow>) -> io::Result<()> {
     loop {
         let length = match recv(fd, &mut *buffer, RecvFlags::TRUNC) {
             Err(rustix::io::Errno::INTR) => continue,
@@ -88,14 +88,14 @@ fn receive(fd: &impl std::os::fd::AsFd, buffer: &mut [u8], is_tcp: bool, rows: &
                     let number = message.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
                     return Err(io::Error::from_raw_os_error(-number));
                 }
-                _ => rows.extend(Row::parse(message, is_tcp)),
+                _ => rows.extend(SocketRow::parse(message, is_tcp)),
             }
             rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
         }
     }
 }
 
-impl Row {
+impl SocketRow {
     fn parse(message: &[u8], is_tcp: bool) -> Option<Self> {
         let message: &[u8; MESSAGE] = message.get(..MESSAGE)?.try_into().ok()?;
         let word = |at: usize| u32::from_ne_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]]);
@@ -127,7 +127,7 @@ mod tests {
             Ok(rows) => rows,
             Err(error) => return napier_testkit::skip!("sockets_are_listed_with_what_tells_them_apart", "{error}"),
         };
-        let of = |rows: &[Row], wanted| rows.iter().find(|row| row.inode == wanted).cloned();
+        let of = |rows: &[SocketRow], wanted| rows.iter().find(|row| row.inode == wanted).cloned();
         let found = of(&rows, inode(listener.as_fd())).expect("it is there");
         assert!(found.is_listening && found.port == to.port(), "{found:?}");
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
         );
         assert!(!of(&rows, inode(client.as_fd())).expect("it is there").is_listening);
         // The other end was not accepted, so no program has it.
-        let waits = |row: &Row| row.inode == 0 && row.port == to.port();
+        let waits = |row: &SocketRow| row.inode == 0 && row.port == to.port();
         assert!(rows.iter().any(waits), "{rows:?}");
         let (accepted, _) = listener.accept().expect("accepted");
         let rows = list(Wanted::Tcp).expect("listed");

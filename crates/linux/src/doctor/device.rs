@@ -4,7 +4,7 @@ use super::{Finding, Severity};
 use crate::change::{EthtoolKey, Key, Line};
 use crate::ethtool::Group;
 use crate::facts::{DeviceFacts, Facts};
-use crate::netdev::absent::{Known, is_virtual, why};
+use crate::netdev::absent::{AboutInterface, is_virtual, why};
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     let any = facts.devices.iter().any(|device| !device.instances().is_empty());
@@ -49,7 +49,12 @@ fn no_instance(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     }
     let driver = device.driver.as_deref().unwrap_or("its driver");
     if is_virtual(driver) {
-        let known = Known { name: name.to_owned(), kind: device.driver.clone(), is_up: Some(true), ..Known::default() };
+        let known = AboutInterface {
+            name: name.to_owned(),
+            kind: device.driver.clone(),
+            is_up: Some(true),
+            ..AboutInterface::default()
+        };
         let what = format!("{}.", why(&known));
         let why = "A mode is set on NAPI instances, and sockets learn theirs from packets: neither is there.";
         // One among many is nothing; of the one that was asked about it is the answer.

@@ -27,10 +27,10 @@ pub enum Group {
 }
 
 /// Number of an attribute, its name, and whether it is a switch.
-type Attribute = (u16, &'static str, Shape);
+type Attribute = (u16, &'static str, ValueShape);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum ValueShape {
     Number,
     Switch,
     /// What only the driver decides.
@@ -39,40 +39,40 @@ enum Shape {
 
 /// `ETHTOOL_A_CHANNELS_*`.
 const CHANNELS: &[Attribute] = &[
-    (2, "rx-max", Shape::Maximum),
-    (3, "tx-max", Shape::Maximum),
-    (4, "other-max", Shape::Maximum),
-    (5, "combined-max", Shape::Maximum),
-    (6, "rx", Shape::Number),
-    (7, "tx", Shape::Number),
-    (8, "other", Shape::Number),
-    (9, "combined", Shape::Number),
+    (2, "rx-max", ValueShape::Maximum),
+    (3, "tx-max", ValueShape::Maximum),
+    (4, "other-max", ValueShape::Maximum),
+    (5, "combined-max", ValueShape::Maximum),
+    (6, "rx", ValueShape::Number),
+    (7, "tx", ValueShape::Number),
+    (8, "other", ValueShape::Number),
+    (9, "combined", ValueShape::Number),
 ];
 
 /// `ETHTOOL_A_RINGS_*`.
 const RINGS: &[Attribute] = &[
-    (2, "rx-max", Shape::Maximum),
-    (3, "rx-mini-max", Shape::Maximum),
-    (4, "rx-jumbo-max", Shape::Maximum),
-    (5, "tx-max", Shape::Maximum),
-    (6, "rx", Shape::Number),
-    (7, "rx-mini", Shape::Number),
-    (8, "rx-jumbo", Shape::Number),
-    (9, "tx", Shape::Number),
+    (2, "rx-max", ValueShape::Maximum),
+    (3, "rx-mini-max", ValueShape::Maximum),
+    (4, "rx-jumbo-max", ValueShape::Maximum),
+    (5, "tx-max", ValueShape::Maximum),
+    (6, "rx", ValueShape::Number),
+    (7, "rx-mini", ValueShape::Number),
+    (8, "rx-jumbo", ValueShape::Number),
+    (9, "tx", ValueShape::Number),
 ];
 
 /// `ETHTOOL_A_COALESCE_*`.
 const COALESCE: &[Attribute] = &[
-    (2, "rx-usecs", Shape::Number),
-    (3, "rx-frames", Shape::Number),
-    (4, "rx-usecs-irq", Shape::Number),
-    (5, "rx-frames-irq", Shape::Number),
-    (6, "tx-usecs", Shape::Number),
-    (7, "tx-frames", Shape::Number),
-    (8, "tx-usecs-irq", Shape::Number),
-    (9, "tx-frames-irq", Shape::Number),
-    (11, "adaptive-rx", Shape::Switch),
-    (12, "adaptive-tx", Shape::Switch),
+    (2, "rx-usecs", ValueShape::Number),
+    (3, "rx-frames", ValueShape::Number),
+    (4, "rx-usecs-irq", ValueShape::Number),
+    (5, "rx-frames-irq", ValueShape::Number),
+    (6, "tx-usecs", ValueShape::Number),
+    (7, "tx-frames", ValueShape::Number),
+    (8, "tx-usecs-irq", ValueShape::Number),
+    (9, "tx-frames-irq", ValueShape::Number),
+    (11, "adaptive-rx", ValueShape::Switch),
+    (12, "adaptive-tx", ValueShape::Switch),
 ];
 
 impl Group {
@@ -167,7 +167,7 @@ pub fn get(ifindex: u32, group: Group) -> Result<BTreeMap<String, String>, Ethto
     let known = |(kind, value): (u16, &[u8])| {
         let (_, name, shape) = table.iter().find(|(number, ..)| *number == kind)?;
         let text = match (shape, value) {
-            (Shape::Switch, [value, ..]) => switch(*value != 0).to_owned(),
+            (ValueShape::Switch, [value, ..]) => switch(*value != 0).to_owned(),
             (_, value) => u32::from_ne_bytes(value.try_into().ok()?).to_string(),
         };
         Some(((*name).to_owned(), text))
@@ -190,11 +190,11 @@ pub fn set_one(ifindex: u32, group: Group, name: &str, value: &str) -> Result<()
         return set_feature(ifindex, name, on()?);
     }
     let (table, _, command) = group.message();
-    let found = table.iter().find(|(_, found, shape)| *found == name && *shape != Shape::Maximum);
+    let found = table.iter().find(|(_, found, shape)| *found == name && *shape != ValueShape::Maximum);
     let (kind, _, shape) = found.ok_or_else(|| EthtoolError::Unknown(name.to_owned()))?;
     let bytes = match shape {
-        Shape::Switch => vec![u8::from(on()?)],
-        Shape::Number | Shape::Maximum => value.parse::<u32>().map_err(|_| wrong())?.to_ne_bytes().to_vec(),
+        ValueShape::Switch => vec![u8::from(on()?)],
+        ValueShape::Number | ValueShape::Maximum => value.parse::<u32>().map_err(|_| wrong())?.to_ne_bytes().to_vec(),
     };
     wire::set(command, ifindex, &[(*kind, bytes)])
 }

@@ -21,9 +21,9 @@ const HEADER: u16 = 1;
 const DEV_INDEX: u16 = 1;
 
 /// A request about one interface.
-struct Request(Vec<u8>);
+struct EthtoolRequest(Vec<u8>);
 
-impl Request {
+impl EthtoolRequest {
     fn new(command: u8, ifindex: u32, values: &[(u16, Vec<u8>)]) -> Self {
         let mut bytes = vec![command, 1, 0, 0];
         let mut header = Vec::new();
@@ -44,7 +44,7 @@ fn push(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
 }
 
-impl NetlinkRequest for Request {
+impl NetlinkRequest for EthtoolRequest {
     fn protocol(&self) -> Protocol {
         Protocol::Generic(b"ethtool")
     }
@@ -66,15 +66,15 @@ impl NetlinkRequest for Request {
 
 /// The attributes of the answer to a question; `None` without an answer.
 pub(super) fn get(command: u8, ifindex: u32) -> Result<Option<Vec<u8>>, EthtoolError> {
-    ask(&Request::new(command, ifindex, &[]))
+    ask(&EthtoolRequest::new(command, ifindex, &[]))
 }
 
 /// Sets values.
 pub(super) fn set(command: u8, ifindex: u32, values: &[(u16, Vec<u8>)]) -> Result<(), EthtoolError> {
-    ask(&Request::new(command, ifindex, values)).map(|_| ())
+    ask(&EthtoolRequest::new(command, ifindex, values)).map(|_| ())
 }
 
-fn ask(request: &Request) -> Result<Option<Vec<u8>>, EthtoolError> {
+fn ask(request: &EthtoolRequest) -> Result<Option<Vec<u8>>, EthtoolError> {
     let words = |error: &ReplyError| refused(error.as_io_error(), error.to_string());
     let mut socket = NetlinkSocket::new();
     let mut replies = socket.request(request).map_err(|error| refused(&error, error.to_string()))?;
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_request_begins_with_the_interface() {
-        let request = Request::new(17, 5, &[(9, 2_u32.to_ne_bytes().to_vec())]);
+        let request = EthtoolRequest::new(17, 5, &[(9, 2_u32.to_ne_bytes().to_vec())]);
         assert_eq!(request.0[..4], [17, 1, 0, 0]);
         let all: Vec<_> = attributes(&request.0[4..]).collect();
         assert_eq!(all[0].0, HEADER);

@@ -8,7 +8,7 @@ use super::source::{Answers, Queue, Source};
 use super::{DeviceFacts, DeviceFiles, Facts, FactsError, Instance, RxQueue};
 use crate::change::DeviceRef;
 use crate::ethtool::Group;
-use crate::irqs::{self, Irq, Owner};
+use crate::irqs::{self, Irq, IrqOwner};
 use crate::setting::text::cpu_mask;
 
 /// More queues than any device has: a bound of the loop that asks for one after the other.
@@ -97,7 +97,7 @@ fn one(
     let queues = kernel.queues(ifindex);
     let rx_queues = rx_queues(&queues, &mut files);
     let told: Vec<u32> = instances.iter().flatten().filter_map(|instance| instance.irq).collect();
-    let mut irqs = irqs::of(&source.root, &Owner { interface: &name, ifindex, told: &told });
+    let mut irqs = irqs::of(&source.root, &IrqOwner { interface: &name, ifindex, told: &told });
     number_queues(&mut irqs, instances.as_deref().unwrap_or_default(), &queues);
     DeviceFacts {
         is_asked: false,

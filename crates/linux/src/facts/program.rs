@@ -83,7 +83,7 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
 
 enum DescriptorFacts {
     Epoll(Epoll),
-    Socket(i32, Option<Socket>, Ends),
+    Socket(i32, Option<Socket>, ConnectionEnds),
 }
 
 fn epoll_facts(pid: u32, fd: i32, own: BorrowedFd<'_>) -> Epoll {
@@ -127,23 +127,23 @@ fn rings(pid: u32) -> Vec<Ring> {
 }
 
 /// What a socket is between.
-enum Ends {
+enum ConnectionEnds {
     /// It is of another family.
     Other,
     /// Own address and peer's, if it is connected.
     Internet(Option<(IpAddr, IpAddr)>),
 }
 
-fn ends(socket: BorrowedFd<'_>) -> Ends {
+fn ends(socket: BorrowedFd<'_>) -> ConnectionEnds {
     let domain = sys::socket_option(socket, libc::SO_DOMAIN).unwrap_or(-1);
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
-        return Ends::Other;
+        return ConnectionEnds::Other;
     }
     let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
         found.ok().and_then(|found| SocketAddr::try_from(found).ok()).map(|address| address.ip().to_canonical())
     };
     let peer = getpeername(socket).and_then(|peer| peer.ok_or(rustix::io::Errno::NOTCONN));
-    Ends::Internet(address(getsockname(socket)).zip(address(peer)))
+    ConnectionEnds::Internet(address(getsockname(socket)).zip(address(peer)))
 }
 
 /// Which address is which interface's, in the namespace of the calling thread.
@@ -164,8 +164,8 @@ impl Places {
     }
 
     /// Counts a socket where its packets come in.
-    fn note(&self, fd: i32, ends: Ends, napi_id: Option<u32>, program: &mut Program) {
-        let Ends::Internet(ends) = ends else { return };
+    fn note(&self, fd: i32, ends: ConnectionEnds, napi_id: Option<u32>, program: &mut Program) {
+        let ConnectionEnds::Internet(ends) = ends else { return };
         program.internet.insert(fd);
         if let Some((own, peer)) = ends
             && let Some(device) = self.of(own, peer)

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use role::Named;
 pub use role::Role;
-pub(crate) use table::{Row, Table};
+pub(crate) use table::{IrqRow, IrqTable};
 
 use crate::root::Root;
 
@@ -55,7 +55,7 @@ impl Irq {
 }
 
 /// An interface, as far as its interrupts are found by it.
-pub(crate) struct Owner<'a> {
+pub(crate) struct IrqOwner<'a> {
     pub(crate) interface: &'a str,
     pub(crate) ifindex: u32,
     /// Numbers that its instances name.
@@ -72,9 +72,9 @@ pub(crate) struct Found<'t> {
 }
 
 /// Those of an interface, with their CPUs.
-pub(crate) fn of(root: &Root, owner: &Owner<'_>) -> Vec<Irq> {
+pub(crate) fn of(root: &Root, owner: &IrqOwner<'_>) -> Vec<Irq> {
     let text = root.table("/proc/interrupts").unwrap_or_default();
-    let found = find(root, &Table::parse(&text), owner).into_iter();
+    let found = find(root, &IrqTable::parse(&text), owner).into_iter();
     let whole = |Found { number, name, role, queue }: Found<'_>| {
         let list = |file: &str| root.cpus(&format!("/proc/irq/{number}/{file}"));
         let (affinity, effective) = (list("smp_affinity_list"), list("effective_affinity_list"));
@@ -84,15 +84,15 @@ pub(crate) fn of(root: &Root, owner: &Owner<'_>) -> Vec<Irq> {
 }
 
 /// Those of an interface in a table, in the table's order.
-pub(crate) fn find<'t>(root: &Root, table: &Table<'t>, owner: &Owner<'_>) -> Vec<Found<'t>> {
+pub(crate) fn find<'t>(root: &Root, table: &IrqTable<'t>, owner: &IrqOwner<'_>) -> Vec<Found<'t>> {
     let mut device = IrqDevice::of(root, owner);
     // Where the folder lists none that is in use, names are all there is.
     device.numbers.retain(|number| table.rows().any(|row| row.number == *number));
-    let rows: Vec<&Row<'t>> = table.rows().filter(|row| device.has(row, owner)).collect();
+    let rows: Vec<&IrqRow<'t>> = table.rows().filter(|row| device.has(row, owner)).collect();
     let strip: Vec<&str> =
         [Some(owner.interface), device.name.as_deref()].into_iter().flatten().filter(|name| !name.is_empty()).collect();
     let named: Vec<Named> = rows.iter().map(|row| Named::of(part(row.name, &strip), &strip)).collect();
-    let of = |(row, (role, queue)): (&Row<'t>, _)| Found { number: row.number, name: row.name, role, queue };
+    let of = |(row, (role, queue)): (&IrqRow<'t>, _)| Found { number: row.number, name: row.name, role, queue };
     rows.into_iter().zip(role::roles(&named)).map(of).collect()
 }
 
@@ -113,7 +113,7 @@ struct IrqDevice {
 }
 
 impl IrqDevice {
-    fn of(root: &Root, owner: &Owner<'_>) -> Self {
+    fn of(root: &Root, owner: &IrqOwner<'_>) -> Self {
         let folder = format!("/sys/class/net/{}", owner.interface);
         // The file system may show another namespace's interface by that name, with interrupts of its own.
         let is_shown = root.number(&format!("{folder}/ifindex")) == Some(owner.ifindex.into());
@@ -133,7 +133,7 @@ impl IrqDevice {
         Self { name: Some(name), numbers, others }
     }
 
-    fn has(&self, row: &Row<'_>, owner: &Owner<'_>) -> bool {
+    fn has(&self, row: &IrqRow<'_>, owner: &IrqOwner<'_>) -> bool {
         if owner.told.contains(&row.number) {
             return true;
         }

@@ -1,13 +1,13 @@
 //! Rows of `/proc/interrupts`.
 
 /// A table, parsed.
-pub(crate) struct Table<'t> {
-    rows: Vec<Row<'t>>,
+pub(crate) struct IrqTable<'t> {
+    rows: Vec<IrqRow<'t>>,
 }
 
 /// An interrupt with a number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Row<'t> {
+pub(crate) struct IrqRow<'t> {
     pub(crate) number: u32,
     /// What raises it.
     pub(crate) chip: &'t str,
@@ -16,19 +16,19 @@ pub(crate) struct Row<'t> {
     pub(crate) name: &'t str,
 }
 
-impl<'t> Table<'t> {
+impl<'t> IrqTable<'t> {
     pub(crate) fn parse(text: &'t str) -> Self {
         let head = text.lines().next().unwrap_or_default();
         let cpus = head.split_whitespace().filter(|word| word.starts_with("CPU")).count();
-        Self { rows: text.lines().filter_map(|line| Row::parse(line, cpus)).collect() }
+        Self { rows: text.lines().filter_map(|line| IrqRow::parse(line, cpus)).collect() }
     }
 
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row<'t>> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &IrqRow<'t>> {
         self.rows.iter()
     }
 }
 
-impl<'t> Row<'t> {
+impl<'t> IrqRow<'t> {
     /// Source: `kernel/irq/proc.c show_interrupts`: number, a count for each CPU, chip, number and kind of the chip's, names.
     fn parse(line: &'t str, cpus: usize) -> Option<Self> {
         let (number, mut rest) = line.split_once(':')?;

@@ -1,5 +1,5 @@
 use super::role::{Named, Role, roles};
-use super::table::Table;
+use super::table::IrqTable;
 
 #[test]
 fn a_row_is_a_number_a_chip_and_all_words_behind_it() {
@@ -9,7 +9,7 @@ fn a_row_is_a_number_a_chip_and_all_words_behind_it() {
                  30:  0  9  GICv3  27 Level     arch_timer\n 31:  0  9  PCI-MSI 3-edge\n \
                  60:  3  4  xen-dyn    -event     eth0-q0-tx\n 61: 3 4 Dove PMU 3  Edge      eth0\nNMI: 1 2 Non-maskable\n \
                  62: 3\n";
-    let found = Table::parse(table);
+    let found = IrqTable::parse(table);
     let rows: Vec<(u32, &str, &str)> = found.rows().map(|row| (row.number, row.chip, row.name)).collect();
     let wanted = [
         (0, "IO-APIC", "timer"),

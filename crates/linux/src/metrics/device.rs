@@ -7,7 +7,7 @@ use napier_core::control::{NapiInfo, ThreadedSetting};
 use napier_core::metric::{Metric, Sink, Unit};
 
 use super::{counter, cpu, gauge, mode};
-use crate::irqs::Table;
+use crate::irqs::IrqTable;
 use crate::link::Counters;
 use crate::netdev::places;
 use crate::observe::polled_of_veth;
@@ -186,7 +186,7 @@ pub(super) fn polling_cpu(info: &NapiInfo) -> Option<usize> {
 
 /// `told`: instances of the namespace, which may name their interrupts.
 pub(super) fn interrupts(table: &str, names: &BTreeMap<u32, &str>, told: &[NapiInfo], sink: &mut dyn Sink) {
-    let (rows, numbered) = (cpu::Interrupts::parse(table), Table::parse(table));
+    let (rows, numbered) = (cpu::Interrupts::parse(table), IrqTable::parse(table));
     for (ifindex, device) in names {
         let told: Vec<u32> = told.iter().filter(|info| info.ifindex == *ifindex).filter_map(|info| info.irq).collect();
         for (irq, name) in places::interrupts_of(&numbered, device, *ifindex, &told) {

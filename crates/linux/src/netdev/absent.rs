@@ -4,7 +4,7 @@ use crate::{device, ethtool, link};
 
 /// What is known of an interface.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Known {
+pub(crate) struct AboutInterface {
     /// Its name.
     pub(crate) name: String,
     /// Of a virtual one, what it is (`veth`); `loopback`.
@@ -29,7 +29,7 @@ pub fn why_no_instance(name: &str) -> String {
     let flags = read("flags").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let features = ifindex.and_then(|ifindex| ethtool::get(ifindex, ethtool::Group::Features).ok());
     let uevent = read("device/uevent").unwrap_or_default();
-    why(&Known {
+    why(&AboutInterface {
         name: name.to_owned(),
         kind: found.and_then(|(.., kind)| kind),
         driver: uevent.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(ToOwned::to_owned),
@@ -62,8 +62,8 @@ pub(crate) fn is_virtual(kind: &str) -> bool {
         || ["loopback", "tun", "dummy", "ifb", "wireguard", "ipip", "gre", "sit", "nlmon"].contains(&kind)
 }
 
-pub(crate) fn why(known: &Known) -> String {
-    let Known { name, kind, driver, is_up, gro, has_xdp } = known;
+pub(crate) fn why(known: &AboutInterface) -> String {
+    let AboutInterface { name, kind, driver, is_up, gro, has_xdp } = known;
     let why = match kind.as_deref() {
         Some("loopback") => "it is the loopback device, whose packets never pass an interrupt or a queue. No mode can be set there: take the \
                              interface that the clients use"
@@ -110,7 +110,7 @@ mod tests {
             (None, true, None, "(gve)", "ethtool"),
         ];
         for (kind, is_up, gro, has, has_not) in rows {
-            let known = Known {
+            let known = AboutInterface {
                 name: "x0".to_owned(),
                 kind: kind.map(ToOwned::to_owned),
                 driver: kind.is_none().then(|| "gve".to_owned()),

@@ -24,7 +24,7 @@ use crate::error::KernelError;
 use crate::link;
 pub use absent::why_no_instance;
 pub use shown::{IoUring, KernelQueue, Lease};
-use socket::{Refused, Socket, Trouble};
+use socket::{NetlinkRefusal, Socket, Trouble};
 pub use told::Told;
 use told::{Operation, told};
 
@@ -240,7 +240,7 @@ impl Netdev {
         command: u8,
         attributes: &[u8],
         read: fn(&[u8]) -> Option<T>,
-        words: impl FnOnce(&Refused) -> Option<QueryError>,
+        words: impl FnOnce(&NetlinkRefusal) -> Option<QueryError>,
     ) -> Asked<T> {
         let mut found = None;
         let asked = self.socket.exchange(command, false, attributes, &mut |bytes| {
@@ -310,7 +310,11 @@ fn attribute_of(error: &SetRefusal) -> Option<&str> {
     }
 }
 
-fn set_refused(refused: &Refused, attribute: Option<&'static str>, checked: &CheckedNapiSet) -> Option<NapiSetError> {
+fn set_refused(
+    refused: &NetlinkRefusal,
+    attribute: Option<&'static str>,
+    checked: &CheckedNapiSet,
+) -> Option<NapiSetError> {
     Some(match (refused.number()?, attribute) {
         (Errno::EPERM, _) => NapiSetError::Refused(SetRefusal::NotPermitted),
         (Errno::ENOENT, _) => NapiSetError::Refused(checked.no_such_napi()),

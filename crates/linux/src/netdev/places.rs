@@ -11,7 +11,7 @@ use napier_core::control::NapiInfo;
 use super::{NapiGetError, Netdev, Told, ifindex};
 use crate::device;
 use crate::error::{KernelError, errno_of};
-use crate::irqs::{self, Owner, Role, Table};
+use crate::irqs::{self, IrqOwner, IrqTable, Role};
 use crate::procfs::{Stat, cpus_allowed};
 use crate::root::Root;
 use napier_core::control::Errno;
@@ -135,13 +135,18 @@ pub fn of(interface: &str) -> Result<Places, Told<napier_core::control::QueryErr
 
 /// Interrupts of an interface.
 fn interrupts(interface: &str, ifindex: u32, told: &[u32]) -> Vec<NamedIrq> {
-    let found = irqs::of(&Root::MACHINE, &Owner { interface, ifindex, told }).into_iter();
+    let found = irqs::of(&Root::MACHINE, &IrqOwner { interface, ifindex, told }).into_iter();
     found.map(|found| NamedIrq { name: found.name, role: found.role, irq: irq(found.number) }).collect()
 }
 
 /// Their numbers and names in a text of `/proc/interrupts`; `told` are those that its instances name.
-pub(crate) fn interrupts_of<'a>(table: &Table<'a>, interface: &str, ifindex: u32, told: &[u32]) -> Vec<(u32, &'a str)> {
-    let found = irqs::find(&Root::MACHINE, table, &Owner { interface, ifindex, told });
+pub(crate) fn interrupts_of<'a>(
+    table: &IrqTable<'a>,
+    interface: &str,
+    ifindex: u32,
+    told: &[u32],
+) -> Vec<(u32, &'a str)> {
+    let found = irqs::find(&Root::MACHINE, table, &IrqOwner { interface, ifindex, told });
     found.into_iter().map(|found| (found.number, found.name)).collect()
 }
 

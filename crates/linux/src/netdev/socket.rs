@@ -45,7 +45,7 @@ const FAMILY_NAME: u16 = 2;
 
 /// What the kernel said instead of an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Refused {
+pub(super) struct NetlinkRefusal {
     /// Its number.
     pub(super) errno: i32,
     /// Its words.
@@ -62,7 +62,7 @@ pub(super) enum Trouble {
     /// This kernel has no such family.
     NoFamily,
     /// The kernel refused.
-    Refused(Refused),
+    Refused(NetlinkRefusal),
     /// As the system says it, or an answer that cannot be read.
     Io(io::Error),
 }
@@ -104,7 +104,7 @@ impl Socket {
             found.is_some()
         });
         answer.map_err(|trouble| match trouble {
-            Trouble::Refused(Refused { errno, .. }) if errno == Errno::ENOENT.number() => Trouble::NoFamily,
+            Trouble::Refused(NetlinkRefusal { errno, .. }) if errno == Errno::ENOENT.number() => Trouble::NoFamily,
             other => other,
         })?;
         socket.family = found.ok_or(Trouble::NoFamily)?;
@@ -133,7 +133,7 @@ impl Socket {
             // Longer than the buffer, or nothing at all: neither is an answer.
             let mut rest = self.buffer.get(..length).filter(|bytes| !bytes.is_empty()).ok_or_else(unreadable)?;
             while !rest.is_empty() && done.is_none() {
-                let (message, after) = Message::first(rest).ok_or_else(unreadable)?;
+                let (message, after) = NetlinkMessage::first(rest).ok_or_else(unreadable)?;
                 rest = after;
                 if message.sequence != self.sequence {
                     continue;
@@ -171,14 +171,14 @@ fn request(family: u16, flags: u16, sequence: u32, command: u8, attributes: &[u8
 }
 
 /// One message of a datagram.
-struct Message<'a> {
+struct NetlinkMessage<'a> {
     kind: u16,
     flags: u16,
     sequence: u32,
     body: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> NetlinkMessage<'a> {
     /// The first message, and the rest.
     fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let u16_at = |at: usize| bytes.get(at..)?.first_chunk().map(|two| u16::from_ne_bytes(*two));
@@ -190,12 +190,12 @@ impl<'a> Message<'a> {
     }
 
     /// How the request ended; `None` inside for success, outside for what cannot be read.
-    fn verdict(&self, request: &[u8]) -> Option<Option<Refused>> {
+    fn verdict(&self, request: &[u8]) -> Option<Option<NetlinkRefusal>> {
         let errno = i32::from_ne_bytes(*self.body.first_chunk()?);
         if errno == 0 {
             return Some(None);
         }
-        let mut refused = Refused { errno: -errno, ..Refused::default() };
+        let mut refused = NetlinkRefusal { errno: -errno, ..NetlinkRefusal::default() };
         if self.flags & NLM_F_ACK_TLVS != 0 {
             let begin = match self.kind {
                 NLMSG_DONE => 4,
@@ -210,7 +210,7 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Refused {
+impl NetlinkRefusal {
     fn learn(&mut self, kind: u16, value: &[u8], request: &[u8]) {
         match kind {
             SAID => {

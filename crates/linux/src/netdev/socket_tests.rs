@@ -34,8 +34,8 @@ fn words() -> Vec<u8> {
     bytes
 }
 
-fn verdict(bytes: &[u8], request: &[u8]) -> Option<Option<Refused>> {
-    let (message, rest) = Message::first(bytes).expect("a message");
+fn verdict(bytes: &[u8], request: &[u8]) -> Option<Option<NetlinkRefusal>> {
+    let (message, rest) = NetlinkMessage::first(bytes).expect("a message");
     assert!(rest.is_empty());
     message.verdict(request)
 }
@@ -43,7 +43,8 @@ fn verdict(bytes: &[u8], request: &[u8]) -> Option<Option<Refused>> {
 #[test]
 fn a_refusal_has_its_number_words_attribute_and_bound_with_and_without_the_request() {
     let request = set();
-    let want = Refused { errno: 34, said: Some("integer out of range".to_owned()), attribute: Some(8), max: Some(1) };
+    let want =
+        NetlinkRefusal { errno: 34, said: Some("integer out of range".to_owned()), attribute: Some(8), max: Some(1) };
     let capped = [&(-34_i32).to_ne_bytes()[..], &request[..HEAD], &words()].concat();
     let whole = [&(-34_i32).to_ne_bytes()[..], &request, &words()].concat();
     let done = [&(-34_i32).to_ne_bytes()[..], &words()].concat();
@@ -55,7 +56,7 @@ fn a_refusal_has_its_number_words_attribute_and_bound_with_and_without_the_reque
     for bytes in rows {
         assert_eq!(verdict(&bytes, &request), Some(Some(want.clone())));
     }
-    let bare = Refused { errno: 19, ..Refused::default() };
+    let bare = NetlinkRefusal { errno: 19, ..NetlinkRefusal::default() };
     let body = (-19_i32).to_ne_bytes();
     assert_eq!(verdict(&message(NLMSG_DONE, 0, &body), &request), Some(Some(bare.clone())), "a dump that ended early");
     assert_eq!(
@@ -69,10 +70,11 @@ fn a_refusal_has_its_number_words_attribute_and_bound_with_and_without_the_reque
 fn what_is_cut_short_is_no_message() {
     let bytes = message(NLMSG_DONE, 0, &0_i32.to_ne_bytes());
     for length in 0..bytes.len() {
-        assert!(Message::first(&bytes[..length]).is_none(), "{length}");
+        assert!(NetlinkMessage::first(&bytes[..length]).is_none(), "{length}");
     }
-    let (short, _) =
-        Message::first(&message(NLMSG_ERROR, 0, &[1, 2])).map(|(m, r)| (m.verdict(&[]), r.len())).expect("a head");
+    let (short, _) = NetlinkMessage::first(&message(NLMSG_ERROR, 0, &[1, 2]))
+        .map(|(m, r)| (m.verdict(&[]), r.len()))
+        .expect("a head");
     assert_eq!(short, None);
     // An offset that points nowhere names no attribute.
     let mut words = Vec::new();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use napier_core::control::Errno;
 
-use super::socket::{Refused, Trouble};
+use super::socket::{NetlinkRefusal, Trouble};
 use crate::error::{KernelError, Refusal};
 
 /// Why the kernel did not do something, whole.
@@ -108,7 +108,7 @@ pub(super) fn told<R: Refusal>(
     operation: Operation,
     attribute: Option<&'static str>,
     trouble: Trouble,
-    words: impl FnOnce(&Refused) -> Option<KernelError<R>>,
+    words: impl FnOnce(&NetlinkRefusal) -> Option<KernelError<R>>,
 ) -> Told<R> {
     let not_here = |errno| KernelError::NotHere { what: since(operation), errno };
     match trouble {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::descriptors::sockets::{self, Row, Wanted};
+use crate::descriptors::sockets::{self, SocketRow, Wanted};
 
 /// Which connections were there before their listener was set.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Accepted {
         self.among(&rows, &asked, done)
     }
 
-    fn among(&mut self, rows: &[Row], asked: &BTreeSet<u64>, done: &BTreeSet<u64>) -> BTreeSet<u64> {
+    fn among(&mut self, rows: &[SocketRow], asked: &BTreeSet<u64>, done: &BTreeSet<u64>) -> BTreeSet<u64> {
         if !self.early.is_empty() {
             let there: BTreeSet<u64> = rows.iter().map(|row| row.cookie).collect();
             self.early.retain(|cookie| there.contains(cookie));
@@ -34,7 +34,7 @@ impl Accepted {
         for row in rows.iter().filter(|row| row.is_listening && !done.contains(&row.inode)) {
             ports.remove(&row.port);
         }
-        let is_accepted = |row: &&Row| {
+        let is_accepted = |row: &&SocketRow| {
             !row.is_listening
                 && ports.contains(&row.port)
                 && asked.contains(&row.inode)
@@ -52,7 +52,7 @@ impl Accepted {
     }
 }
 
-fn ports(rows: &[Row], is_wanted: impl Fn(u64) -> bool) -> BTreeSet<u16> {
+fn ports(rows: &[SocketRow], is_wanted: impl Fn(u64) -> bool) -> BTreeSet<u16> {
     rows.iter().filter(|row| row.is_listening && is_wanted(row.inode)).map(|row| row.port).collect()
 }
 
@@ -60,8 +60,8 @@ fn ports(rows: &[Row], is_wanted: impl Fn(u64) -> bool) -> BTreeSet<u16> {
 mod tests {
     use super::*;
 
-    fn row(inode: u64, port: u16, is_listening: bool) -> Row {
-        Row { inode, cookie: inode + 100, port, is_listening }
+    fn row(inode: u64, port: u16, is_listening: bool) -> SocketRow {
+        SocketRow { inode, cookie: inode + 100, port, is_listening }
     }
 
     #[test]

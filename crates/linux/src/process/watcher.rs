@@ -55,7 +55,7 @@ pub struct Scan {
 pub struct Watcher {
     settings: ProgramSettings,
     roots: Roots,
-    watched: BTreeMap<u32, Watched>,
+    watched: BTreeMap<u32, WatchedProcess>,
     /// Processes that are to be noted before something is set.
     unnoted: Vec<Entry>,
     /// Inodes of sockets that were looked at: a socket may have many descriptors.
@@ -77,7 +77,7 @@ pub struct Watcher {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedProcess {
     process: Process,
     epolls: BTreeMap<i32, Epoll>,
     /// Descriptors that cannot be set, which was said.
@@ -95,7 +95,7 @@ struct Epoll {
     is_said: bool,
 }
 
-impl Watched {
+impl WatchedProcess {
     fn new(process: Process) -> Self {
         Self { process, epolls: BTreeMap::new(), refused: BTreeSet::new(), is_refused: false }
     }
@@ -229,7 +229,7 @@ impl Watcher {
         scan.processes += held.len();
         for process in held {
             self.unnoted.push(entry(&process));
-            self.watched.insert(process.who().pid, Watched::new(process));
+            self.watched.insert(process.who().pid, WatchedProcess::new(process));
         }
     }
 
@@ -315,7 +315,7 @@ impl Watcher {
 }
 
 /// A process that cannot be looked into.
-fn refuse(watched: &mut Watched, error: &KeyError, scan: &mut Scan) {
+fn refuse(watched: &mut WatchedProcess, error: &KeyError, scan: &mut Scan) {
     if !std::mem::replace(&mut watched.is_refused, true) {
         scan.said.push(format!("the mode is not in force on descriptors of {}: {error}", watched.process.who()));
     }
