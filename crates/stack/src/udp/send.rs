@@ -1,6 +1,6 @@
 //! Sending: headers and payload are built in the transmit slot itself, from a path that was worked out before.
 //!
-//! A socket remembers its paths: a connected socket one, others [`SLOTS`], by destination. A path is good while neither
+//! A socket remembers its paths: a connected socket one, others a few, by destination (`paths`). A path is good while neither
 //! the name space's devices and neighbours nor the socket's own ends have changed; both are one number each to compare.
 //! Two threads that send on one socket at the same time do not wait for each other: the second works without the memory.
 
