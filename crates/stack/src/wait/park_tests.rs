@@ -1,10 +1,14 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use napier_core::busy::BusyParams;
 use napier_core::time::{Deadline, Instant, Span};
 use napier_sys::clock::Clock;
+use rustix::fd::OwnedFd;
 
+use crate::host::{Busy, HostSettings, IrqHandOver, Lifetime, Wait};
 use crate::wait::park::Parker;
 
 fn after(ns: u64) -> (Instant, Deadline) {
@@ -152,4 +156,75 @@ fn no_wake_up_is_lost_when_sleepers_give_up_meanwhile() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// A CPU whose softirq panics, or has something for the sleeper.
+struct Cpu {
+    bell: Arc<OwnedFd>,
+    panics: AtomicBool,
+    has_run: AtomicBool,
+    given_back: AtomicU64,
+}
+
+impl IrqHandOver for Cpu {
+    fn bell(&self) -> &Arc<OwnedFd> {
+        &self.bell
+    }
+
+    fn sleep(&self, _deadline: Deadline, awake: &mut dyn FnMut()) {
+        awake();
+        assert!(!self.panics.load(Ordering::Relaxed), "looked for");
+        self.has_run.store(true, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.given_back.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An engine that lends it.
+struct Lender(Arc<Cpu>);
+
+impl Wait for Lender {
+    fn prepare_to_wait(&self, _ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
+        Some(self.0.clone())
+    }
+}
+
+impl Lifetime for Lender {}
+
+impl HostSettings for Lender {
+    fn sysctl_busy_read(&self) -> u32 {
+        0
+    }
+    fn sysctl_busy_poll(&self) -> u32 {
+        0
+    }
+    fn first_napi_id(&self) -> u32 {
+        1
+    }
+    fn cap_net_admin(&self) -> bool {
+        false
+    }
+}
+
+impl Busy for Lender {
+    fn busy_loop(&self, _napi_id: u32, _params: BusyParams, _ready: &mut dyn FnMut() -> bool) {}
+    fn suspend_irqs(&self, _napi_id: u32) {}
+    fn resume_irqs(&self, _napi_id: u32) {}
+}
+
+/// What a sleeper does for its CPU may panic: the CPU is given back, and the next sleeper gets it.
+#[test]
+fn a_cpu_is_given_back_after_a_panic() {
+    let bell = Arc::new(std::fs::File::open("/dev/null").expect("it is there").into());
+    let cpu = Cpu { bell, panics: true.into(), has_run: false.into(), given_back: 0.into() };
+    let (parker, lender) = (Parker::new(), Lender(Arc::new(cpu)));
+    let cpu = &lender.0;
+    let sleep = || parker.wait_in(&lender, || cpu.has_run.load(Ordering::Relaxed), after(LOST_NS).1, &Clock);
+    assert!(catch_unwind(AssertUnwindSafe(sleep)).is_err());
+    assert_eq!(cpu.given_back.load(Ordering::Relaxed), 1);
+    cpu.panics.store(false, Ordering::Relaxed);
+    assert!(sleep(), "it sleeps on the CPU again");
+    assert_eq!(cpu.given_back.load(Ordering::Relaxed), 2);
 }
