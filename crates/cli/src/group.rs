@@ -14,7 +14,7 @@ use crate::Usage;
 
 /// What is done with groups of an engine.
 #[derive(Subcommand)]
-pub(crate) enum Group {
+pub(crate) enum GroupCommand {
     /// Make a group of CPUs
     New(NewArgs),
     /// Take a group away: its queues are polled as if it had never been there
@@ -154,13 +154,13 @@ fn time(text: &str) -> Result<Span, String> {
 }
 
 /// Carries out a command of `napier group`.
-pub(crate) fn run(group: &Group) -> anyhow::Result<()> {
+pub(crate) fn run(group: &GroupCommand) -> anyhow::Result<()> {
     match group {
-        Group::New(args) => new(args),
-        Group::Del(args) => ask(&args.whose, "group-del", named(&args.name)).map(drop),
-        Group::Attach(args) => ask(&args.whose, "group-attach", args.attributes()).map(drop),
-        Group::Detach(args) => ask(&args.whose, "group-detach", args.attributes()).map(drop),
-        Group::Set(args) => {
+        GroupCommand::New(args) => new(args),
+        GroupCommand::Del(args) => ask(&args.whose, "group-del", named(&args.name)).map(drop),
+        GroupCommand::Attach(args) => ask(&args.whose, "group-attach", args.attributes()).map(drop),
+        GroupCommand::Detach(args) => ask(&args.whose, "group-detach", args.attributes()).map(drop),
+        GroupCommand::Set(args) => {
             let attributes = args.settings.add_to(named(&args.name));
             if attributes.len() == 1 {
                 return Err(
@@ -169,7 +169,7 @@ pub(crate) fn run(group: &Group) -> anyhow::Result<()> {
             }
             ask(&args.whose, "group-set", attributes).map(drop)
         }
-        Group::Show(args) => show(args),
+        GroupCommand::Show(args) => show(args),
     }
 }
 

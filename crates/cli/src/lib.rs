@@ -108,7 +108,7 @@ enum Command {
     QstatsGet(vocabulary::QstatsGetArgs),
     /// Groups of CPUs that poll queues of a running engine
     #[command(subcommand)]
-    Group(group::Group),
+    Group(group::GroupCommand),
     /// Watch what a running engine does, or the kernel's NAPI instances of an interface
     Top(top::TopArgs),
     /// Print completions for a shell

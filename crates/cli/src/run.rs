@@ -25,7 +25,7 @@ use crate::{ExitWith, Usage};
 use instances::Instances;
 use live::Live;
 use report::Report;
-use seen::{Outcome, Subject, Watching};
+use seen::{RunOutcome, Subject, Watching};
 
 /// The status of `--must-act`.
 const NOT_ACTING: u8 = 3;
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
 }
 
 /// How this command ends: as the program did, unless that is well and something of its own is not.
-fn ends_as(args: &RunArgs, status: Option<u8>, is_left: bool, seen: &Outcome) -> anyhow::Result<()> {
+fn ends_as(args: &RunArgs, status: Option<u8>, is_left: bool, seen: &RunOutcome) -> anyhow::Result<()> {
     match status {
         // What could not be put back is a failure of this command, unless the program has its own.
         None | Some(0) if is_left => bail!("not everything was put back: the next napier tries again"),

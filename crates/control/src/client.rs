@@ -68,7 +68,7 @@ pub struct Client {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Answer {
+enum ReplyLine {
     Reply(Value),
     Error { errno: Option<String>, message: String },
 }
@@ -145,8 +145,8 @@ impl Client {
 
     fn asked(&mut self, request: &Value) -> Result<Value, AskError> {
         match self.exchange(&request.to_string()) {
-            Ok(Answer::Reply(reply)) => Ok(reply),
-            Ok(Answer::Error { errno, message }) => {
+            Ok(ReplyLine::Reply(reply)) => Ok(reply),
+            Ok(ReplyLine::Error { errno, message }) => {
                 // Whose socket it is at a path is not known: its words are for a terminal.
                 let message = message.chars().filter(|letter| !letter.is_control()).collect();
                 Err(AskError::Refused { errno, message })
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    fn exchange(&mut self, request: &str) -> io::Result<Answer> {
+    fn exchange(&mut self, request: &str) -> io::Result<ReplyLine> {
         self.stream.get_mut().write_all(format!("{request}\n").as_bytes())?;
         let mut line = Vec::new();
         (&mut self.stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line)?;

@@ -6,7 +6,7 @@ use anyhow::bail;
 use napier_linux::change::{Entry, Undone, preview, shown};
 use serde_json::{Value, json};
 
-use super::seen::Outcome;
+use super::seen::RunOutcome;
 use super::{Changes, RunArgs};
 
 /// Prints what would be changed.
@@ -69,7 +69,7 @@ impl Report {
     }
 
     /// Whether the mode acts.
-    pub(crate) fn seen(&mut self, seen: &Outcome) {
+    pub(crate) fn seen(&mut self, seen: &RunOutcome) {
         self.0["seen"] = seen.json();
     }
 

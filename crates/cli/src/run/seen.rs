@@ -55,12 +55,12 @@ pub(crate) struct Subject {
 /// A look that goes on.
 pub(crate) struct Watching {
     stop: Sender<()>,
-    thread: Option<JoinHandle<Outcome>>,
+    thread: Option<JoinHandle<RunOutcome>>,
 }
 
 /// What was seen.
 #[derive(Default)]
-pub(crate) struct Outcome {
+pub(crate) struct RunOutcome {
     first: Option<Observation>,
     last: Option<Observation>,
     packets: Option<u64>,
@@ -77,7 +77,7 @@ impl Watching {
     }
 
     /// What was seen until now.
-    pub(crate) fn end(self) -> Outcome {
+    pub(crate) fn end(self) -> RunOutcome {
         let Self { stop, thread } = self;
         // Each of its waits hears that, however many there are until it looks whether it is to end.
         drop(stop);
@@ -85,7 +85,7 @@ impl Watching {
     }
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Whether the mode was seen to act; the last window counts.
     pub(crate) fn acts(&self) -> Acts {
         self.verdict().map_or(Acts::Unknown, |verdict| verdict.acts)
@@ -125,10 +125,10 @@ impl Outcome {
     }
 }
 
-fn watch(subject: &Subject, stopped: &Receiver<()>) -> Outcome {
+fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
     let mut watcher = Watch { subject, stopped, observer: None, waits: BTreeMap::new(), elsewhere: None };
     let at_first = received(&subject.device);
-    let mut outcome = Outcome::default();
+    let mut outcome = RunOutcome::default();
     while outcome.first.is_none() {
         let Some(verdict) = watcher.wait_for_packets().then(|| watcher.window(FIRST)).flatten() else { break };
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::layout::{Order, arranged};
-use super::rows::{Cell, Tab, Table, tables};
+use super::rows::{Cell, Tab, TopTable, tables};
 use super::snapshot::Snapshot;
 use super::verdict::verdicts;
 
@@ -30,7 +30,7 @@ pub(super) struct App {
     pub(super) first: usize,
     /// Rows that had room when the view was drawn last.
     pub(super) room: usize,
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<TopTable>,
     pub(super) notes: Vec<String>,
     /// Between the two snapshots that are shown.
     pub(super) seconds: f64,
@@ -80,7 +80,7 @@ impl App {
     }
 
     /// The table that is shown; `None` before there is one.
-    pub(super) fn table(&self) -> Option<&Table> {
+    pub(super) fn table(&self) -> Option<&TopTable> {
         self.tables.get(self.tab)
     }
 

@@ -8,7 +8,7 @@ use napier_control::{AskError, Client};
 use super::Clock;
 use super::figures::{Figures, Key, label_of};
 use super::snapshot::{Context, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread, mode};
-use super::source::{Ended, Source};
+use super::source::{Ended, FigureSource};
 
 /// What the names of figures begin with that are shown; an engine with thousands of instances has more than one answer holds.
 const SHOWN: [&str; 19] = [
@@ -58,7 +58,7 @@ impl EngineSource {
     }
 }
 
-impl Source for EngineSource {
+impl FigureSource for EngineSource {
     fn title(&self) -> String {
         format!("engine {}", self.name)
     }

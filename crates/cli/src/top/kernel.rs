@@ -9,7 +9,7 @@ use napier_linux::tracefs::{NAPI_POLL, TraceError, Tracer};
 use super::Clock;
 use super::figures::{Collected, Figures, label_of};
 use super::snapshot::{Count, Cpu, Instance, Snapshot, Thread};
-use super::source::{Ended, Source, Traced};
+use super::source::{Ended, FigureSource, Traced};
 
 /// Buffer of each processor: events are only counted.
 const TRACE_KIB: u32 = 64;
@@ -65,7 +65,7 @@ fn ksoftirqd() -> Vec<(String, u32)> {
     found
 }
 
-impl Source for KernelSource {
+impl FigureSource for KernelSource {
     fn title(&self) -> String {
         format!("kernel: {}", self.watched.join(", "))
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::rows::{Cell, Column, Kind, Table};
+use super::rows::{Cell, Column, FigureKind, TopTable};
 
 /// Letters of a number.
 const NUMBER_WIDTH: usize = 5;
@@ -39,11 +39,11 @@ pub(super) fn short(number: f64) -> String {
 }
 
 /// A cell as it is shown.
-pub(super) fn shown(cell: &Cell, kind: Kind) -> String {
+pub(super) fn shown(cell: &Cell, kind: FigureKind) -> String {
     match (cell, kind) {
         (Cell::Text(text), _) => text.clone(),
         (Cell::Number(None), _) => "-".to_owned(),
-        (Cell::Number(Some(percent)), Kind::Percent) => format!("{percent:.1}"),
+        (Cell::Number(Some(percent)), FigureKind::Percent) => format!("{percent:.1}"),
         (Cell::Number(Some(number)), _) => short(*number),
     }
 }
@@ -57,10 +57,10 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// The columns that fit into `width` letters; `None`: all of them, as wide as they want to be.
-pub(super) fn layout(table: &Table, width: Option<usize>) -> Vec<ColumnPlace> {
+pub(super) fn layout(table: &TopTable, width: Option<usize>) -> Vec<ColumnPlace> {
     let natural = |column: usize| match table.columns[column].kind {
-        Kind::Text => {
-            let longest = table.rows.iter().map(|row| shown(&row[column], Kind::Text).chars().count()).max();
+        FigureKind::Text => {
+            let longest = table.rows.iter().map(|row| shown(&row[column], FigureKind::Text).chars().count()).max();
             table.columns[column].head.len().max(longest.unwrap_or(0))
         }
         _ => table.columns[column].head.len().max(NUMBER_WIDTH),
@@ -78,7 +78,7 @@ pub(super) fn layout(table: &Table, width: Option<usize>) -> Vec<ColumnPlace> {
             places.retain(|place| rank(place) != least);
             continue;
         }
-        let texts = places.iter_mut().filter(|place| table.columns[place.column].kind == Kind::Text);
+        let texts = places.iter_mut().filter(|place| table.columns[place.column].kind == FigureKind::Text);
         if let Some(widest) = texts.filter(|place| place.width > TEXT_WIDTH_MIN).max_by_key(|place| place.width) {
             widest.width -= 1;
         } else if places.len() > 1 {
@@ -104,10 +104,10 @@ pub(super) fn cells(columns: &[Column], row: &[Cell], places: &[ColumnPlace]) ->
     places.iter().map(cell).collect()
 }
 
-fn pad(text: &str, kind: Kind, width: usize) -> String {
+fn pad(text: &str, kind: FigureKind, width: usize) -> String {
     let text = cut(text, width);
     match kind {
-        Kind::Text => format!("{text:<width$}"),
+        FigureKind::Text => format!("{text:<width$}"),
         _ => format!("{text:>width$}"),
     }
 }
@@ -122,7 +122,7 @@ pub(super) struct Order {
 }
 
 /// The rows that hold `filter` in one of their words, in order.
-pub(super) fn arranged<'a>(table: &'a Table, order: Order, filter: &str) -> Vec<&'a Vec<Cell>> {
+pub(super) fn arranged<'a>(table: &'a TopTable, order: Order, filter: &str) -> Vec<&'a Vec<Cell>> {
     let filter = filter.to_lowercase();
     let holds = |cell: &Cell| matches!(cell, Cell::Text(text) if text.to_lowercase().contains(&filter));
     let mut rows: Vec<_> = table.rows.iter().filter(|row| filter.is_empty() || row.iter().any(holds)).collect();
@@ -149,9 +149,9 @@ fn compared(a: &Cell, b: &Cell) -> std::cmp::Ordering {
 }
 
 /// The tables that have rows, one below the other.
-pub(super) fn text(tables: &[Table], width: Option<usize>) -> String {
+pub(super) fn text(tables: &[TopTable], width: Option<usize>) -> String {
     let line = |cells: Vec<String>| format!("{}\n", cells.join(" ").trim_end());
-    let part = |table: &Table| {
+    let part = |table: &TopTable| {
         let places = layout(table, width);
         let rows = table.rows.iter().map(|row| line(cells(table.columns, row, &places)));
         format!("{}:\n{}{}", table.tab.name(), line(heads(table.columns, &places)), rows.collect::<String>())
@@ -160,16 +160,16 @@ pub(super) fn text(tables: &[Table], width: Option<usize>) -> String {
 }
 
 /// The tables as JSON: an array for each, of objects with the keys of the columns. What is not known is null.
-pub(super) fn as_json(tables: &[Table]) -> Map<String, Value> {
+pub(super) fn as_json(tables: &[TopTable]) -> Map<String, Value> {
     let value = |cell: &Cell| match cell {
         Cell::Text(text) => json!(text),
         Cell::Number(number) => json!(number.map(|number| (number * 1e6).round() / 1e6)),
     };
-    let object = |table: &Table, row: &Vec<Cell>| -> Value {
+    let object = |table: &TopTable, row: &Vec<Cell>| -> Value {
         let pairs = table.columns.iter().zip(row).map(|(column, cell)| (column.key.to_owned(), value(cell)));
         Value::Object(pairs.collect())
     };
-    let array = |table: &Table| table.rows.iter().map(|row| object(table, row)).collect::<Value>();
+    let array = |table: &TopTable| table.rows.iter().map(|row| object(table, row)).collect::<Value>();
     tables.iter().map(|table| (table.tab.name().to_owned(), array(table))).collect()
 }
 

@@ -82,7 +82,7 @@ fn rows_are_sorted_and_filtered() {
     assert_eq!(table.tab, Tab::Instances);
     let column = |key: &str| table.columns.iter().position(|column| column.key == key);
     let ids = |order, filter: &str| -> Vec<String> {
-        arranged(table, order, filter).iter().map(|row| shown(&row[2], Kind::Text)).collect()
+        arranged(table, order, filter).iter().map(|row| shown(&row[2], FigureKind::Text)).collect()
     };
     let by = |key, reverse| Order { column: column(key), reverse };
     assert_eq!(ids(Order::default(), ""), ["9", "10", "8", "11"]);

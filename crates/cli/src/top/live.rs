@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{Event, poll, read};
 use super::app::{App, Next};
 use super::screen::Screen;
 use super::snapshot::Snapshot;
-use super::source::{Source, Traced};
+use super::source::{FigureSource, Traced};
 use super::{Clock, view};
 
 /// How long a snapshot or a change of the window may wait for being drawn.
@@ -24,7 +24,7 @@ impl Drop for Undone {
     }
 }
 
-pub(super) fn run(mut source: Box<dyn Source>, clock: Clock, interval: Duration) -> anyhow::Result<()> {
+pub(super) fn run(mut source: Box<dyn FigureSource>, clock: Clock, interval: Duration) -> anyhow::Result<()> {
     let mut app = App::new(source.title(), interval);
     // Before anything is drawn: what cannot be looked at is said as of any command.
     app.take(source.look(&clock)?);
@@ -43,7 +43,7 @@ pub(super) fn run(mut source: Box<dyn Source>, clock: Clock, interval: Duration)
 
 /// Looks once in each interval, until the reader is gone.
 fn look(
-    source: &mut dyn Source,
+    source: &mut dyn FigureSource,
     clock: &Clock,
     mut interval: Duration,
     found: &SyncSender<anyhow::Result<Snapshot>>,

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::Usage;
 use engine::EngineSource;
 use kernel::KernelSource;
-use source::Source;
+use source::FigureSource;
 
 /// Whose figures, and how.
 #[derive(clap::Args)]
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &TopArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     if args.is_live() && !std::io::stdout().is_terminal() {
         return Err(Usage(anyhow!("standard output is no terminal: give --once or --json")).into());
     }
-    let mut source: Box<dyn Source> = if args.dev.is_empty() {
+    let mut source: Box<dyn FigureSource> = if args.dev.is_empty() {
         Box::new(EngineSource::open(args.engine.as_deref())?)
     } else {
         Box::new(KernelSource::open(&args.dev)?)

@@ -1,6 +1,6 @@
 //! Tables: what happened between two snapshots, per second. Pure.
 
-use Kind::{Number, Percent, Rate, Text};
+use FigureKind::{Number, Percent, Rate, Text};
 
 use super::snapshot::{Context, Count, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread};
 
@@ -34,7 +34,7 @@ impl Tab {
 
 /// What stands in a column.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum FigureKind {
     /// Words, on the left.
     Text,
     /// A number per second, of anything.
@@ -52,7 +52,7 @@ pub(super) struct Column {
     pub(super) head: &'static str,
     /// Its key in JSON, with its unit.
     pub(super) key: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: FigureKind,
     /// Columns with a larger number go first where there is no room.
     pub(super) rank: u8,
 }
@@ -67,13 +67,13 @@ pub(super) enum Cell {
 
 /// A table; each row has as many cells as there are columns.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Table {
+pub(super) struct TopTable {
     pub(super) tab: Tab,
     pub(super) columns: &'static [Column],
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-const fn column(head: &'static str, key: &'static str, kind: Kind) -> Column {
+const fn column(head: &'static str, key: &'static str, kind: FigureKind) -> Column {
     Column { head, key, kind, rank: 0 }
 }
 
@@ -327,7 +327,7 @@ fn rows<T: Clone + Default>(
 }
 
 /// The tables of what happened between two snapshots, in the order of [`Tab::ALL`].
-pub(super) fn tables(then: &Snapshot, now: &Snapshot) -> Vec<Table> {
+pub(super) fn tables(then: &Snapshot, now: &Snapshot) -> Vec<TopTable> {
     #[expect(clippy::cast_precision_loss, reason = "figures for a view")]
     let seconds = now.at_ns.saturating_sub(then.at_ns).max(1) as f64 / 1e9;
     let between = Between { seconds };
@@ -351,7 +351,7 @@ pub(super) fn tables(then: &Snapshot, now: &Snapshot) -> Vec<Table> {
     let contexts = rows((&now.contexts, &then.contexts), |a, b| a.number == b.number, |a, b| between.context(a, b));
     let same_cpu = |a: &GroupCpu, b: &GroupCpu| (&a.group, &a.cpu) == (&b.group, &b.cpu);
     let groups = rows((&now.groups, &then.groups), same_cpu, |a, b| between.group(a, b));
-    let table = |tab, columns, rows| Table { tab, columns, rows };
+    let table = |tab, columns, rows| TopTable { tab, columns, rows };
     vec![
         table(Tab::Instances, INSTANCES, instances),
         table(Tab::Threads, THREADS, threads),
@@ -362,7 +362,7 @@ pub(super) fn tables(then: &Snapshot, now: &Snapshot) -> Vec<Table> {
     ]
 }
 
-impl Table {
+impl TopTable {
     /// Whether something is known in a column: the kernel does not count all that an engine does, and the other way round.
     pub(super) fn known(&self, column: usize) -> bool {
         let says = |cell: &Cell| match cell {

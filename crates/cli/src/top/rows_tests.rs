@@ -59,19 +59,19 @@ pub(in crate::top) fn snapshot(seconds: u64) -> Snapshot {
 }
 
 /// A cell by the key of its column.
-fn cell<'a>(table: &'a Table, row: usize, key: &str) -> &'a Cell {
+fn cell<'a>(table: &'a TopTable, row: usize, key: &str) -> &'a Cell {
     let column = table.columns.iter().position(|column| column.key == key).unwrap_or_else(|| panic!("{key}"));
     &table.rows[row][column]
 }
 
-fn number(table: &Table, row: usize, key: &str) -> Option<f64> {
+fn number(table: &TopTable, row: usize, key: &str) -> Option<f64> {
     match cell(table, row, key) {
         Cell::Number(number) => number.map(|number| (number * 1e6).round() / 1e6),
         Cell::Text(text) => panic!("{key} is {text}"),
     }
 }
 
-fn table(tables: &[Table], tab: Tab) -> &Table {
+fn table(tables: &[TopTable], tab: Tab) -> &TopTable {
     let found = tables.iter().find(|table| table.tab == tab).expect("each tab has a table");
     assert!(found.rows.iter().all(|row| row.len() == found.columns.len()), "{tab:?}");
     found

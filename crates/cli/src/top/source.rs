@@ -8,7 +8,7 @@ use super::Clock;
 use super::snapshot::{Count, Snapshot};
 
 /// An engine, or the kernel.
-pub(super) trait Source: Send {
+pub(super) trait FigureSource: Send {
     /// What it is, for the first line.
     fn title(&self) -> String;
 

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::app::App;
 use super::layout::{cells, cut, heads, layout};
-use super::rows::{Kind, Tab};
+use super::rows::{FigureKind, Tab};
 
 const HELP: &[(&str, &str)] = &[
     ("1..6, Tab", "another table"),
@@ -103,7 +103,7 @@ fn draw_table(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     for row in rows.iter().skip(app.first).take(app.room) {
         let mut spans = Vec::new();
         for (place, text) in places.iter().zip(cells(table.columns, row, &places)) {
-            let idle = table.columns[place.column].kind != Kind::Text && matches!(text.trim(), "0" | "0.0" | "-");
+            let idle = table.columns[place.column].kind != FigureKind::Text && matches!(text.trim(), "0" | "0.0" | "-");
             spans.extend([Span::styled(text, if idle { DIM } else { Style::new() }), Span::raw(" ")]);
         }
         lines.push(Line::from(spans));

@@ -47,7 +47,7 @@ pub(crate) struct Common {
 
 /// Which interface.
 #[derive(clap::Args)]
-pub(crate) struct Device {
+pub(crate) struct DeviceChoice {
     /// Number of the interface
     #[arg(long, value_name = "N")]
     ifindex: Option<u64>,
@@ -64,7 +64,7 @@ pub(crate) struct NapiGetArgs {
     common: Common,
 
     #[command(flatten)]
-    device: Device,
+    device: DeviceChoice,
 
     /// Id of the instance
     #[arg(long, value_name = "N")]
@@ -111,7 +111,7 @@ pub(crate) struct QueueGetArgs {
     common: Common,
 
     #[command(flatten)]
-    device: Device,
+    device: DeviceChoice,
 
     /// Number of the queue among those of its type
     #[arg(long, value_name = "N")]
@@ -129,7 +129,7 @@ pub(crate) struct DevGetArgs {
     common: Common,
 
     #[command(flatten)]
-    device: Device,
+    device: DeviceChoice,
 }
 
 /// Options of `napier qstats-get`.
@@ -139,7 +139,7 @@ pub(crate) struct QstatsGetArgs {
     common: Common,
 
     #[command(flatten)]
-    device: Device,
+    device: DeviceChoice,
 
     /// queue: counters of each queue by itself [default: of each device as a whole]
     #[arg(long, value_name = "SCOPE")]
@@ -147,7 +147,7 @@ pub(crate) struct QstatsGetArgs {
 }
 
 /// A request before it is judged.
-struct Asked<'a> {
+struct RequestArgs<'a> {
     operation: Operation,
     common: &'a Common,
     dev: Option<&'a str>,
@@ -224,9 +224,9 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 fn asked<'a>(
     operation: Operation,
     common: &'a Common,
-    device: Option<&'a Device>,
+    device: Option<&'a DeviceChoice>,
     flags: &[(&str, Option<Value>)],
-) -> anyhow::Result<Asked<'a>> {
+) -> anyhow::Result<RequestArgs<'a>> {
     let mut attributes = Map::new();
     let ifindex = device.and_then(|device| number(device.ifindex));
     let flags = flags.iter().cloned().chain([("ifindex", ifindex)]);
@@ -249,10 +249,10 @@ fn asked<'a>(
     if dev.is_some() && attributes.contains_key("ifindex") {
         return Err(Usage(anyhow::anyhow!("ifindex and --dev are both given: give one")).into());
     }
-    Ok(Asked { operation, common, dev, attributes })
+    Ok(RequestArgs { operation, common, dev, attributes })
 }
 
-impl Asked<'_> {
+impl RequestArgs<'_> {
     fn run(mut self) -> anyhow::Result<()> {
         let how = self.how();
         self.check(how).map_err(Usage)?;

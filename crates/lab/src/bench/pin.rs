@@ -1,6 +1,13 @@
-//! Where the threads of an experiment without an engine run.
+//! Where the threads of an experiment run.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// The CPUs of the two ends of an experiment.
+#[derive(Clone, Copy)]
+pub(super) struct EndCpus {
+    pub(super) client: usize,
+    pub(super) server: usize,
+}
 
 /// Keeps the calling thread on one processor; where the system refuses, it runs where it may.
 pub(super) fn pin_to(cpu: usize) {

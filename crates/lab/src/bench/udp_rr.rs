@@ -14,6 +14,7 @@ use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{NetNs, UdpSocket};
 use serde::Serialize;
 
+use super::pin::EndCpus;
 use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use crate::modes::{busy_context, busy_socket};
@@ -116,7 +117,7 @@ pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
     let mut capture = config.pcapng.as_ref().map(CaptureConfig::new);
     for _ in 0..config.runs.max(1) {
         for (at, mode) in UdpMode::ALL.into_iter().enumerate() {
-            let cpus = (cpus[0], cpus[1]);
+            let cpus = EndCpus { client: cpus[0], server: cpus[1] };
             let (figures, stats) =
                 run(mode, config.round_trips, cpus, capture.as_ref()).with_context(|| mode.name())?;
             runs[at].push(figures);
@@ -138,10 +139,10 @@ pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
 fn run(
     mode: UdpMode,
     round_trips: u32,
-    (client_cpu, server_cpu): (usize, usize),
+    cpus: EndCpus,
     capture: Option<&CaptureConfig>,
 ) -> anyhow::Result<(Percentiles, CaptureStats)> {
-    let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
+    let pair = Pair::new(&LinkConfig::default(), &[cpus.server], &[cpus.client])?;
     let capture = capture.map(|config| pair.tested.capture(config)).transpose()?;
     if mode.polls() {
         pair.defer_for_pollers()?;
@@ -152,7 +153,7 @@ fn run(
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let (pair, stop) = (&pair, &stop);
         let echo = scope.spawn(move || -> anyhow::Result<()> {
-            let _counted = pair.engine.count_thread("server", Some(server_cpu));
+            let _counted = pair.engine.count_thread("server", Some(cpus.server));
             let end = End::open(pair, &pair.tested_ns, server, client, mode)?;
             ready.send(())?;
             let mut buffer = [0; 64];
@@ -164,7 +165,7 @@ fn run(
             Ok(())
         });
         is_ready.recv().context("the server did not start")?;
-        let _counted = pair.engine.count_thread("client", Some(client_cpu));
+        let _counted = pair.engine.count_thread("client", Some(cpus.client));
         let measured =
             End::open(pair, &pair.peer_ns, client, server, mode).and_then(|end| ping(pair, &end, round_trips));
         stop.store(true, Ordering::Release);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use napier_core::control::plan::Plan;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::load::plan::{Measured, Window};
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_runtime::device::NapiStats;
@@ -24,7 +24,7 @@ use super::kernel::program::AppliedToProgram;
 use super::machine::Outside;
 use super::place::Place;
 use super::server::{Common, WorkerSetup, run_worker};
-use super::workload::Workload;
+use super::workload::{OfferedLoad, Workload};
 use crate::applied::Applied;
 use crate::cpus::CpuLayout;
 use crate::roll_call::{Ready, RollCall};
@@ -111,16 +111,15 @@ pub(crate) fn run_case(
     workload: &Workload,
     subject: Subject,
     cpus: &CpuLayout,
-    pace: Pace,
-    window: Window,
+    load: OfferedLoad,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<CaseResult> {
     let plan = subject.mode.plan();
     workload.server.restart_service();
-    let ends = Ends::new(workload, subject, &plan, cpus, (pace, window), interrupted)?;
+    let ends = Ends::new(workload, subject, &plan, cpus, load, interrupted)?;
     let mut bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     let _showing = workload.shown.set(&bench.ends.engine);
-    let result = bench.run(&plan, (pace, window), interrupted)?;
+    let result = bench.run(&plan, load, interrupted)?;
     bench.ends.put_back().context("another program changed what the mode is made of during the run, or")?;
     Ok(result)
 }
@@ -144,7 +143,7 @@ fn check_way(result: &CaseResult) -> anyhow::Result<()> {
 }
 
 impl Bench<'_> {
-    fn run(&self, plan: &Plan, load: (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
+    fn run(&self, plan: &Plan, load: OfferedLoad, interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
         // A program has workers of its own, and is ready.
         let count = if self.ends.served.is_some() { 0 } else { self.cpus.workers.len() };
         let call = RollCall::new(count);
@@ -203,14 +202,15 @@ impl Bench<'_> {
         }
     }
 
-    fn drive(&self, (pace, window): (Pace, Window), interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
+    fn drive(&self, load: OfferedLoad, interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
         let counters = match &self.ends.tested {
             Tested::Kernel(_) => self.workload.counters.as_ref(),
             Tested::Engine { .. } => None,
         };
         // In rows of either backend, so that both are measured with the same arrivals.
         let more = if self.workload.counters.is_some() { counters::LASTS } else { Duration::ZERO };
-        let window = Window { warm_up: window.warm_up + more, ..window };
+        let window = Window { warm_up: load.window.warm_up + more, ..load.window };
+        let load = OfferedLoad { window, ..load };
         let mut edges: Vec<anyhow::Result<Snapshot>> = Vec::with_capacity(2);
         let on_edge = &mut |_| edges.push(self.snapshot());
         let (started, go) = channel();
@@ -227,7 +227,7 @@ impl Bench<'_> {
                 })
             });
             let ended = if watched.is_some() { &stop } else { interrupted };
-            let measured = self.ends.drive(self.workload, (pace, window), started, ended, on_edge);
+            let measured = self.ends.drive(self.workload, load, started, ended, on_edge);
             over.store(true, Ordering::Relaxed);
             (measured, counting.map(|counting| counting.join().expect("it does not panic")))
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use napier_core::control::plan::Plan;
 use napier_kv::load::codec::Format;
-use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::load::plan::Measured;
 use napier_linux::Veth;
 use napier_runtime::device::{DeviceHandle, LinkConfig, MemifRole, NapiStats, XdpConfig};
 use napier_runtime::engine::{Engine, ThreadRole};
@@ -22,7 +22,7 @@ use super::kernel::on::Arrived;
 use super::kernel::program::{AppliedToProgram, Served};
 use super::kernel::{KernelEnd, threads};
 use super::place::{On, Place};
-use super::workload::Workload;
+use super::workload::{OfferedLoad, Workload};
 use crate::agent;
 use crate::agent::driver::Driver;
 use crate::applied::{self, Applied};
@@ -71,7 +71,7 @@ impl Ends {
         subject: Subject,
         plan: &Plan,
         cpus: &CpuLayout,
-        load: (Pace, Window),
+        load: OfferedLoad,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Self> {
         let mut ends = match (&*workload.place, subject.backend) {
@@ -122,7 +122,7 @@ impl Ends {
     fn over_memif(
         workload: &Workload,
         cpus: &CpuLayout,
-        (pace, window): (Pace, Window),
+        load: OfferedLoad,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Self> {
         static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -137,8 +137,8 @@ impl Ends {
             proto: workload.proto,
             flows: workload.flows,
             seed: workload.seed,
-            pace,
-            window,
+            pace: load.pace,
+            window: load.window,
         };
         let generator = child::Generator::start(&task, interrupted)?;
         let engine = start_engine(&cpus.workers, &[])?;
@@ -191,7 +191,7 @@ impl Ends {
     pub(crate) fn drive(
         &self,
         workload: &Workload,
-        (pace, window): (Pace, Window),
+        load: OfferedLoad,
         started: Sender<()>,
         interrupted: &AtomicBool,
         on_edge: &mut dyn FnMut(bool),
@@ -201,6 +201,7 @@ impl Ends {
                 let (profile, seed) = (workload.profile.clone(), workload.seed);
                 let (server, format) = self.server(workload);
                 let (proto, flows) = (workload.proto, workload.flows);
+                let OfferedLoad { pace, window } = load;
                 let started = Some(started);
                 let offer = Offer { server, proto, format, profile, flows, seed, pace, window, started };
                 let queue_of = |from| self.queue_of(from, workload.queues);
@@ -210,6 +211,7 @@ impl Ends {
             Generator::Agent(agent) => {
                 let (server, format) = self.server(workload);
                 let &Workload { proto, flows, seed, .. } = workload;
+                let OfferedLoad { pace, window } = load;
                 let offer = agent::Offer { server, proto, format: format.to_string(), flows, seed, pace, window };
                 agent.lock().expect("one thread drives it").offer(&offer, &started, interrupted, on_edge)
             }

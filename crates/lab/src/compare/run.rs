@@ -19,6 +19,7 @@ use super::process;
 use super::search;
 use super::setup::{describe, workload};
 use super::tally::{RunEnd, Tally, failed};
+use super::workload::OfferedLoad;
 use crate::host;
 use crate::loads::{Cell, Load, interleave};
 use crate::modes::Mode;
@@ -209,7 +210,7 @@ impl Comparison<'_> {
             Load::Max => Pace::Closed,
         };
         let mut outside = None;
-        match run_case(&self.workload, cell.subject, &layout, pace, window, self.interrupted) {
+        match run_case(&self.workload, cell.subject, &layout, OfferedLoad { pace, window }, self.interrupted) {
             Ok(result) => {
                 found.fifo &= result.fifo;
                 found.in_force.extend(result.in_force.clone());

@@ -10,7 +10,7 @@ use super::figures::figures;
 use super::machine::{Outside, Pauses};
 use super::place::Place;
 use super::tally::Tally;
-use super::workload::Workload;
+use super::workload::{OfferedLoad, Workload};
 use crate::applied::Applied;
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::modes::Mode;
@@ -72,7 +72,7 @@ impl Comparison<'_> {
         // Nothing of it is shown that would have to be traced.
         let workload =
             Workload { counters: None, seed: self.workload.seed.wrapping_add(chance), ..self.workload.clone() };
-        run_case(&workload, subject, &self.layout(subject.mode)?, pace, window, self.interrupted)
+        run_case(&workload, subject, &self.layout(subject.mode)?, OfferedLoad { pace, window }, self.interrupted)
     }
 
     /// The most that a subject sustains; the search begins with what is known of it, at a rate, or near what it answers in closed loop.

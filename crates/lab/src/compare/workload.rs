@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 use napier_kv::load::net::Proto;
+use napier_kv::load::plan::{Pace, Window};
 use napier_kv::profile::Profile;
 use napier_kv::session::Server;
 use napier_runtime::device::Coalesce;
@@ -15,6 +16,13 @@ use super::place::Place;
 use crate::cpus::CpuLayout;
 use crate::device::XdpWay;
 use crate::shown::Shown;
+
+/// What is offered in a run, and when it is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct OfferedLoad {
+    pub(crate) pace: Pace,
+    pub(crate) window: Window,
+}
 
 /// What does not change between the runs of a comparison.
 #[derive(Clone)]

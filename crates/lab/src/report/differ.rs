@@ -21,7 +21,7 @@ pub use export::csv;
 pub use json::json;
 pub(crate) use judge::Standing;
 use judge::{Against, Side};
-pub use judge::{Pair, Value, Verdict};
+pub use judge::{DifferenceVerdict, Pair, Value};
 pub use markdown::markdown;
 pub use text::text;
 
@@ -252,6 +252,10 @@ impl Differences<'_> {
         (a + b > 0).then(|| format!("Rows without a partner: {a} of {of_a}, {b} of {of_b}."))
     }
 }
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `DifferenceVerdict`")]
+pub type Verdict = DifferenceVerdict;
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ use napier_runtime::socket::NetNs;
 
 use crate::applied;
 use crate::apply::writes_on_device;
+use crate::bench::pin::EndCpus;
 use crate::device::XdpWay;
 use crate::modes::for_pollers;
 
@@ -36,10 +37,10 @@ fn veth(napi: bool) -> anyhow::Result<Veth> {
 }
 
 /// Two processors: the client's and the server's.
-fn two_cpus() -> anyhow::Result<(usize, usize)> {
+fn two_cpus() -> anyhow::Result<EndCpus> {
     let cpus = napier_runtime::available_cpus();
     anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each end polls on its own");
-    Ok((cpus[0], cpus[1]))
+    Ok(EndCpus { client: cpus[0], server: cpus[1] })
 }
 
 /// Everything that comes to an end of a pair.
@@ -63,8 +64,8 @@ struct Devices {
 
 impl Devices {
     /// Everything that comes is the devices', whose programs poll: no interrupts while they do.
-    fn new(pair: &Veth, way: XdpWay, (client_cpu, server_cpu): (usize, usize)) -> anyhow::Result<Self> {
-        let engine = Engine::builder().softirq_cpus(&[client_cpu, server_cpu]).start()?;
+    fn new(pair: &Veth, way: XdpWay, cpus: EndCpus) -> anyhow::Result<Self> {
+        let engine = Engine::builder().softirq_cpus(&[cpus.client, cpus.server]).start()?;
         let (client_ns, server_ns) = (engine.namespace(), engine.namespace());
         let add = |end: &VethEnd, netns: &NetNs, ip: IpAddr, cpu| -> anyhow::Result<DeviceHandle> {
             let device = engine.add_xdp(
@@ -80,8 +81,8 @@ impl Devices {
             writes_on_device(&engine, &device, for_pollers())?;
             Ok(device)
         };
-        let client = add(pair.left(), &client_ns, CLIENT_IP.into(), client_cpu)?;
-        let server = add(pair.right(), &server_ns, SERVER_IP.into(), server_cpu)?;
+        let client = add(pair.left(), &client_ns, CLIENT_IP.into(), cpus.client)?;
+        let server = add(pair.right(), &server_ns, SERVER_IP.into(), cpus.server)?;
         client_ns.neighbour_add(client.ifindex(), SERVER_IP.into(), SERVER_MAC)?;
         server_ns.neighbour_add(server.ifindex(), CLIENT_IP.into(), CLIENT_MAC)?;
         Ok(Self { _engine: engine, client, server, client_ns, server_ns })

@@ -17,7 +17,7 @@ use napier_runtime::socket::UdpSocket;
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
-use crate::bench::pin::pin_to;
+use crate::bench::pin::{EndCpus, pin_to};
 use crate::bench::rtt::{self, FRAME_BYTES, Percentiles, stamp_of, turn_round, write_stamped};
 use crate::bench::stat::Spread;
 use crate::modes::busy_socket;
@@ -114,7 +114,7 @@ pub fn xdp_rr(config: &XdpRrConfig) -> anyhow::Result<Vec<XdpRr>> {
     Ok(rows.collect())
 }
 
-fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: (usize, usize)) -> anyhow::Result<(Percentiles, Option<String>)> {
+fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: EndCpus) -> anyhow::Result<(Percentiles, Option<String>)> {
     let round_trips = config.round_trips;
     let pair = veth(path == XdpRrPath::KernelBusyPoll)?;
     let (client, server) = (SocketAddrV4::new(CLIENT_IP, 9000), SocketAddrV4::new(SERVER_IP, 9001));
@@ -164,7 +164,7 @@ trait Port {
     }
 }
 
-fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: (usize, usize)) -> anyhow::Result<Percentiles> {
+fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: EndCpus) -> anyhow::Result<Percentiles> {
     struct RrShared<'a, P>(&'a P);
     impl<P: Port> Port for RrShared<'_, P> {
         fn ask(&self, payload: &[u8]) -> io::Result<()> {
@@ -179,7 +179,7 @@ fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: (usize, u
 
 /// Asks on this thread, and answers on another by what `answers` makes there.
 fn spin<A: Port, B: Port>(
-    (client_cpu, server_cpu): (usize, usize),
+    cpus: EndCpus,
     round_trips: u32,
     asks: &A,
     answers: impl FnOnce() -> anyhow::Result<B> + Send,
@@ -189,7 +189,7 @@ fn spin<A: Port, B: Port>(
     std::thread::scope(|scope| {
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let server = scope.spawn(move || -> anyhow::Result<()> {
-            pin_to(server_cpu);
+            pin_to(cpus.server);
             let answers = answers()?;
             ready.send(())?;
             let mut buffer = [0; FRAME_BYTES];
@@ -199,7 +199,7 @@ fn spin<A: Port, B: Port>(
             Ok(())
         });
         let before = rustix::thread::sched_getaffinity(None);
-        pin_to(client_cpu);
+        pin_to(cpus.client);
         let measured = is_ready.recv().context("the server did not start").and_then(|()| ping(asks, round_trips));
         if let Ok(before) = before {
             let _ = rustix::thread::sched_setaffinity(None, &before);

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::{CLIENT_MAC, Devices, SERVER_MAC, config_on, two_cpus, veth};
-use crate::bench::pin::pin_to;
+use crate::bench::pin::{EndCpus, pin_to};
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::stat::Spread;
 use crate::device::XdpWay;
@@ -138,14 +138,14 @@ fn send_for(length: Duration, mut batch: impl FnMut(u64) -> u64) -> RxSent {
 
 /// Runs a sender and a receiver, each on its processor; the receiver takes packets until the sender is done.
 fn both<R: FnMut() -> u64>(
-    (sender_cpu, receiver_cpu): (usize, usize),
+    cpus: EndCpus,
     receiver: impl FnOnce() -> anyhow::Result<R> + Send,
     sender: impl FnOnce() -> anyhow::Result<RxSent> + Send,
 ) -> anyhow::Result<(RxSent, u64)> {
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || -> anyhow::Result<u64> {
-            pin_to(receiver_cpu);
+            pin_to(cpus.server);
             let mut receive = receiver()?;
             let mut received = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -154,7 +154,7 @@ fn both<R: FnMut() -> u64>(
             Ok(received)
         });
         let sender = scope.spawn(move || {
-            pin_to(sender_cpu);
+            pin_to(cpus.client);
             sender()
         });
         let sent = sender.join().expect("the sender does not panic");
@@ -164,7 +164,7 @@ fn both<R: FnMut() -> u64>(
     })
 }
 
-fn engine(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(RxRun, Option<String>)> {
+fn engine(way: XdpWay, length: Duration, cpus: EndCpus) -> anyhow::Result<(RxRun, Option<String>)> {
     let pair = veth(false)?;
     let devices = Devices::new(&pair, way, cpus)?;
     let receiver = || {
@@ -190,7 +190,7 @@ fn engine(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result
 }
 
 /// The same packets, in the same batches, by the smallest program on the same rings.
-fn bare(way: XdpWay, length: Duration, cpus: (usize, usize)) -> anyhow::Result<(RxRun, Option<String>)> {
+fn bare(way: XdpWay, length: Duration, cpus: EndCpus) -> anyhow::Result<(RxRun, Option<String>)> {
     let pair = veth(false)?;
     let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, way)?)?);
     let (mut client, mut server) = (open(pair.left())?, open(pair.right())?);

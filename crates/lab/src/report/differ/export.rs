@@ -1,6 +1,6 @@
 //! Differences as CSV: tidy, for what draws and counts.
 
-use super::{Line, SideBySide, Verdict};
+use super::{DifferenceVerdict, Line, SideBySide};
 use crate::loads::Load;
 use crate::report::columns::{COLUMNS, Column};
 use crate::report::export::quoted;
@@ -60,8 +60,8 @@ fn fields(all: &SideBySide<'_>, line: &Line<'_>, i: usize, column: &Column) -> O
         standing.value.range.0.to_string(),
         standing.value.range.1.to_string(),
         known(standing.ratio),
-        known(standing.verdict.and_then(Verdict::differs)),
-        known(standing.verdict.map(Verdict::key)),
+        known(standing.verdict.and_then(DifferenceVerdict::differs)),
+        known(standing.verdict.map(DifferenceVerdict::key)),
     ])
 }
 

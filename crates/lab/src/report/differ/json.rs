@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{Differences, Line, SideBySide, Standing, Verdict};
+use super::{DifferenceVerdict, Differences, Line, SideBySide, Standing};
 use crate::loads::Load;
 use crate::report::columns::{COLUMNS, Column};
 use crate::subject::{Backend, Receive};
@@ -108,8 +108,8 @@ fn value_of<'a>(all: &'a SideBySide<'_>, line: &Line<'_>, i: usize, column: &Col
         min: value.range.0,
         max: value.range.1,
         ratio_to_first: ratio,
-        differs: verdict.and_then(Verdict::differs),
-        verdict: verdict.map(Verdict::key),
+        differs: verdict.and_then(DifferenceVerdict::differs),
+        verdict: verdict.map(DifferenceVerdict::key),
     })
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Standing {
     /// It over that of the first; 1 in the first itself, `None` where that has none or 0.
     pub(crate) ratio: Option<f64>,
     /// `None` in the first, and beside none.
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<DifferenceVerdict>,
 }
 
 /// A figure in both.
@@ -44,12 +44,12 @@ pub(crate) struct Standing {
 pub struct Pair {
     medians: [f64; 2],
     ranges: [(f64, f64); 2],
-    verdict: Verdict,
+    verdict: DifferenceVerdict,
 }
 
 /// How a figure of the second stands to that of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DifferenceVerdict {
     /// Its highest run is below the lowest of the first.
     Lower,
     /// Its lowest run is above the highest of the first.
@@ -126,17 +126,17 @@ impl Pair {
     pub(super) fn of(first: Side, second: Side) -> Self {
         let (a, b) = (first.value, second.value);
         let verdict = if first.taken || second.taken {
-            Verdict::Taken
+            DifferenceVerdict::Taken
         } else if first.is_queue || second.is_queue {
-            Verdict::Queue
+            DifferenceVerdict::Queue
         } else if a.runs < 2 || b.runs < 2 {
-            Verdict::OneRun
+            DifferenceVerdict::OneRun
         } else if b.range.1 < a.range.0 {
-            Verdict::Lower
+            DifferenceVerdict::Lower
         } else if b.range.0 > a.range.1 {
-            Verdict::Higher
+            DifferenceVerdict::Higher
         } else {
-            Verdict::Overlap
+            DifferenceVerdict::Overlap
         };
         Self { medians: [a.median, b.median], ranges: [a.range, b.range], verdict }
     }
@@ -155,7 +155,7 @@ impl Pair {
 
     /// How they stand.
     #[must_use]
-    pub const fn verdict(&self) -> Verdict {
+    pub const fn verdict(&self) -> DifferenceVerdict {
         self.verdict
     }
 
@@ -175,18 +175,18 @@ impl Pair {
     #[must_use]
     pub fn judged(&self) -> String {
         let words = match self.verdict {
-            Verdict::Lower => "lower",
-            Verdict::Higher => "higher",
-            Verdict::Overlap => "runs overlap",
-            Verdict::OneRun => "one run",
-            Verdict::Queue => "not sustained",
-            Verdict::Taken => "machine taken away",
+            DifferenceVerdict::Lower => "lower",
+            DifferenceVerdict::Higher => "higher",
+            DifferenceVerdict::Overlap => "runs overlap",
+            DifferenceVerdict::OneRun => "one run",
+            DifferenceVerdict::Queue => "not sustained",
+            DifferenceVerdict::Taken => "machine taken away",
         };
         format!("{} {words}", self.times())
     }
 }
 
-impl Verdict {
+impl DifferenceVerdict {
     /// Whether there is a difference beyond that of the runs; `None` where that is not known.
     #[must_use]
     pub const fn differs(self) -> Option<bool> {
@@ -212,7 +212,7 @@ impl Verdict {
 }
 
 /// One sign, as tables have it.
-impl fmt::Display for Verdict {
+impl fmt::Display for DifferenceVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Lower => "<",

@@ -1,6 +1,6 @@
 //! What differs between two comparisons, in a few sentences: made of the same cells as the tables, and of nothing else.
 
-use super::judge::{Against, Pair, Verdict};
+use super::judge::{Against, DifferenceVerdict, Pair};
 use super::{CellDifference, Differences};
 use crate::loads::Load;
 
@@ -59,7 +59,7 @@ fn said(what: &str, cells: &[&CellDifference], backends: bool, figure: fn(&CellD
         return None;
     }
     let all = cells.len();
-    let (lower, higher) = (of(Verdict::Lower), of(Verdict::Higher));
+    let (lower, higher) = (of(DifferenceVerdict::Lower), of(DifferenceVerdict::Higher));
     let open: Vec<&CellDifference> =
         cells.iter().copied().filter(|cell| figure(cell).verdict().differs().is_none()).collect();
     let why = open.iter().find_map(|cell| cell.against.as_ref()).map(|against| format!(", for {}", against.why()));

@@ -39,8 +39,8 @@ fn only_runs_that_lie_apart_make_a_difference() {
     let others = [new];
     let all = SideBySide::of(&old, &others);
     let found = &all.each()[0];
-    let p99: Vec<Verdict> = found.cells.iter().map(|cell| cell.p99_us.verdict()).collect();
-    assert_eq!(p99, [Verdict::Lower, Verdict::Overlap, Verdict::Higher]);
+    let p99: Vec<DifferenceVerdict> = found.cells.iter().map(|cell| cell.p99_us.verdict()).collect();
+    assert_eq!(p99, [DifferenceVerdict::Lower, DifferenceVerdict::Overlap, DifferenceVerdict::Higher]);
     assert_eq!(found.alone, [0, 1]);
     assert_eq!(found.setups, [("commit", ["0123456789ab", "ffff"])]);
     assert_eq!(
@@ -58,7 +58,7 @@ fn nothing_is_claimed_of_one_run_of_overload_or_without_common_loads() {
     }
     let (one, other) = (saved("a", vec![one]), saved("b", vec![row("base", LOAD, 1e3, 10.0, 5.0, 0.0)]));
     let others = std::slice::from_ref(&other);
-    assert_eq!(SideBySide::of(&one, others).each()[0].cells[0].p99_us.verdict(), Verdict::OneRun);
+    assert_eq!(SideBySide::of(&one, others).each()[0].cells[0].p99_us.verdict(), DifferenceVerdict::OneRun);
     assert!(summary(&one, &other).contains("p99 is not decided anywhere"));
     let overloaded = saved("a", vec![row("base", LOAD, 500.0, 9e5, 99.0, 0.0)]);
     assert_eq!(summary(&overloaded, &other), "b beside a: only b sustains base at 1K.");
@@ -68,7 +68,11 @@ fn nothing_is_claimed_of_one_run_of_overload_or_without_common_loads() {
     );
     let all = SideBySide::of(&overloaded, others);
     let cell = all.each()[0].cells[0].clone();
-    assert_eq!([cell.p99_us.verdict(), cell.cpu_pct.verdict()], [Verdict::Queue; 2], "as the sentence leaves it out");
+    assert_eq!(
+        [cell.p99_us.verdict(), cell.cpu_pct.verdict()],
+        [DifferenceVerdict::Queue; 2],
+        "as the sentence leaves it out"
+    );
     let elsewhere = saved("a", vec![row("base", Load::Rps(2000), 2e3, 10.0, 5.0, 0.0)]);
     assert!(summary(&elsewhere, &other).contains("give both the same --load"));
 }
@@ -99,7 +103,7 @@ fn a_machine_that_was_taken_away_decides_nothing_whichever_comparison_it_was() {
         let all = SideBySide::of(a, std::slice::from_ref(b));
         let text = text(&all, 160).replace("< lower and > higher", "");
         assert!(!text.contains('>') && !text.contains('<'), "{text}");
-        assert_eq!(all.each()[0].cells[0].p99_us.verdict(), Verdict::Taken);
+        assert_eq!(all.each()[0].cells[0].p99_us.verdict(), DifferenceVerdict::Taken);
     }
 }
 
