@@ -70,12 +70,12 @@ fn lines_are_put_into_force_and_back() {
             };
             assert_eq!(entries.len(), lines.len());
             assert!(!preview(&lines).iter().any(|preview| preview.is_change()));
-            // Somebody else's change is left, and said.
+            // Another program's change is left, and said.
             let foreign = Line::new(entries[0].key.clone(), "7");
             foreign.key.write("7").expect("written");
             let undone = undo(&entries);
             assert_eq!(undone.left.len(), 1, "{undone:?}");
-            assert!(undone.left[0].contains("somebody else"), "{undone:?}");
+            assert!(undone.left[0].contains("another program"), "{undone:?}");
             foreign.key.write(entries[0].before.as_deref().expect("told")).expect("written");
             journal.close();
         })
