@@ -138,7 +138,7 @@ fn an_interface_with_another_name_is_put_back() {
     ip(&bench, &["link", "set", "server", "down"]);
     ip(&bench, &["link", "set", "server", "name", "other", "up"]);
     let (status, said) = end(running, "-TERM");
-    assert_eq!((status, said.contains("somebody")), (Some(143), false), "{said}");
+    assert_eq!((status, said.contains("another program")), (Some(143), false), "{said}");
     assert_eq!(values(&bench), at_first);
     assert!(bench.is_clean());
 }
