@@ -27,10 +27,10 @@ fn compared(folder: &Folder, name: &str, more: &[&str]) -> String {
 }
 
 fn assert_refused(output: &Output, status: i32, why: &str) {
-    let said = said(&output);
+    let said = said(output);
     assert_eq!(output.status.code(), Some(status), "{said}");
     assert!(said.starts_with("napier: ") && said.contains(why) && said.lines().count() == 1, "{said}");
-    assert!(output.stdout.is_empty(), "{}", text(&output));
+    assert!(output.stdout.is_empty(), "{}", text(output));
 }
 
 #[test]
