@@ -111,7 +111,7 @@ pub trait CounterReading<Cells>: Sized {
 /// is no number; a sum or difference keeps that of its first operand.
 ///
 /// ```
-/// use napier_core::counters::Counted;
+/// use napier_core::counters::CounterReading;
 ///
 /// napier_core::counters! {
 ///     /// What the owner of a door counts.
