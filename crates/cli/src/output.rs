@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use napier_lab::html::{Target, page_of_one, page_of_several};
+use napier_lab::html::{HtmlFile, page_of_one, page_of_several};
 use napier_lab::report::columns::parse_columns;
 use napier_lab::report::differ::{self, SideBySide};
 use napier_lab::report::explain::explain;
@@ -60,24 +60,24 @@ pub(crate) struct PageFile {
 
 impl PageFile {
     /// Where it goes, if one was asked for; a file that cannot be written is an error before anything runs.
-    pub(crate) fn target(&self) -> anyhow::Result<Option<Target>> {
+    pub(crate) fn target(&self) -> anyhow::Result<Option<HtmlFile>> {
         page_target(self.html.as_deref())
     }
 }
 
 /// Where a page goes, likewise.
-pub(crate) fn page_target(html: Option<&Path>) -> anyhow::Result<Option<Target>> {
+pub(crate) fn page_target(html: Option<&Path>) -> anyhow::Result<Option<HtmlFile>> {
     Ok(html.map(|path| checked(path, "--html")).transpose()?)
 }
 
 /// A file that an option names and that can be written; one that cannot is bad usage, for nothing was begun.
-pub(crate) fn checked(path: &Path, option: &'static str) -> Result<Target, Usage> {
+pub(crate) fn checked(path: &Path, option: &'static str) -> Result<HtmlFile, Usage> {
     // It has said what the system says already.
-    Target::check(path, option).map_err(|error| Usage(anyhow::anyhow!("{error}")))
+    HtmlFile::check(path, option).map_err(|error| Usage(anyhow::anyhow!("{error}")))
 }
 
 /// Writes the page, if one was asked for.
-pub(crate) fn write(target: Option<&Target>, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+pub(crate) fn write(target: Option<&HtmlFile>, page: impl FnOnce() -> String) -> anyhow::Result<()> {
     target.map_or(Ok(()), |target| Ok(target.write(&page())?))
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Shown {
     table: RowTable,
     which: Which,
     /// What goes to files.
-    files: Vec<(Form, Target)>,
+    files: Vec<(Form, HtmlFile)>,
 }
 
 impl Output {
@@ -195,7 +195,7 @@ impl Shown {
 }
 
 /// Prints one form and writes the others. A file that fails does not keep the others from being written.
-fn put(printed: Form, files: Vec<(Form, Target)>, mut made: impl FnMut(Form) -> String) -> anyhow::Result<()> {
+fn put(printed: Form, files: Vec<(Form, HtmlFile)>, mut made: impl FnMut(Form) -> String) -> anyhow::Result<()> {
     let said = say(&made(printed));
     let written: Vec<_> = files.into_iter().map(|(form, file)| file.write(&made(form))).collect();
     for written in written {

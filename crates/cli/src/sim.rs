@@ -245,7 +245,7 @@ fn parse_modes(names: &[String]) -> anyhow::Result<Vec<Mode>> {
     names.iter().map(|name| Mode::parse(name).map_err(|error| crate::Usage(error.into()).into())).collect()
 }
 
-fn run_event_loop(args: &PlanArgs, mut plan: plan::Plan, interrupted: &AtomicBool) -> anyhow::Result<()> {
+fn run_event_loop(args: &PlanArgs, mut plan: plan::EventLoopPlan, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if let Some(modes) = &args.modes {
         let modes = parse_modes(modes)?;
         if let Some(mode) = modes.iter().find(|mode| !plan.modes.contains(mode)) {
@@ -288,7 +288,7 @@ fn all_held(cells: &[plan::PlanCell]) -> anyhow::Result<()> {
     }
 }
 
-fn print_cells(plan: &plan::Plan, cells: &[plan::PlanCell], json: bool) -> anyhow::Result<()> {
+fn print_cells(plan: &plan::EventLoopPlan, cells: &[plan::PlanCell], json: bool) -> anyhow::Result<()> {
     let score = plan::score(plan, cells);
     let text = if json {
         serde_json::to_string(&plan::json(plan, cells, &score))? + "\n"
@@ -300,7 +300,7 @@ fn print_cells(plan: &plan::Plan, cells: &[plan::PlanCell], json: bool) -> anyho
 }
 
 /// The cells that the options leave.
-fn asked_for(args: &PlanArgs, plan: &plan::Plan) -> anyhow::Result<Vec<(plan::Load, Mode)>> {
+fn asked_for(args: &PlanArgs, plan: &plan::EventLoopPlan) -> anyhow::Result<Vec<(plan::Load, Mode)>> {
     let all: Vec<_> = plan.cells().collect();
     if let Some((part, of)) = args.shard {
         return Ok(all.into_iter().skip(part - 1).step_by(of).collect());
@@ -317,7 +317,7 @@ fn asked_for(args: &PlanArgs, plan: &plan::Plan) -> anyhow::Result<Vec<(plan::Lo
 }
 
 /// What a file of results has already.
-fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<plan::PlanCell>> {
+fn of_before(file: &std::path::Path, plan: &plan::EventLoopPlan) -> anyhow::Result<Vec<plan::PlanCell>> {
     let results = plan::Results::read(file)?;
     if !results.fits(plan) {
         let error = anyhow::anyhow!("{} has results of another plan or machine: give another file", file.display());

@@ -92,7 +92,7 @@ pub enum BusyStep {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
-enum Phase {
+enum BusyPhase {
     Acquiring,
     Polling,
     /// After an iteration.
@@ -114,7 +114,7 @@ pub struct BusyLoop {
     /// The caller cannot give way and come back: it leaves instead.
     leaves_on_resched: bool,
     rx_pkts: u64,
-    phase: Phase,
+    phase: BusyPhase,
 }
 
 impl BusyLoop {
@@ -122,7 +122,7 @@ impl BusyLoop {
     #[inline]
     #[must_use]
     pub const fn new(params: BusyParams, now: Instant) -> Self {
-        Self { params, start: busy_clock(now), leaves_on_resched: false, rx_pkts: 0, phase: Phase::Acquiring }
+        Self { params, start: busy_clock(now), leaves_on_resched: false, rx_pkts: 0, phase: BusyPhase::Acquiring }
     }
 
     /// A loop that ends when another thread wants the CPU. Source: `net/core/dev.c napi_busy_loop_rcu`.
@@ -137,8 +137,10 @@ impl BusyLoop {
     #[must_use]
     pub const fn owner(&self) -> bool {
         match self.phase {
-            Phase::Polling | Phase::Stopping { .. } | Phase::Checking { owner: true } => true,
-            Phase::Acquiring | Phase::Checking { owner: false } | Phase::Yielding | Phase::Left => false,
+            BusyPhase::Polling | BusyPhase::Stopping { .. } | BusyPhase::Checking { owner: true } => true,
+            BusyPhase::Acquiring | BusyPhase::Checking { owner: false } | BusyPhase::Yielding | BusyPhase::Left => {
+                false
+            }
         }
     }
 
@@ -153,12 +155,12 @@ impl BusyLoop {
     #[inline]
     pub const fn next(&self) -> BusyStep {
         match self.phase {
-            Phase::Acquiring => BusyStep::Acquire,
-            Phase::Polling => BusyStep::Poll { budget_pkts: self.params.budget_pkts() },
-            Phase::Checking { .. } => BusyStep::CheckEnd,
-            Phase::Stopping { .. } => BusyStep::Stop,
-            Phase::Yielding => BusyStep::Yield,
-            Phase::Left => BusyStep::Leave,
+            BusyPhase::Acquiring => BusyStep::Acquire,
+            BusyPhase::Polling => BusyStep::Poll { budget_pkts: self.params.budget_pkts() },
+            BusyPhase::Checking { .. } => BusyStep::CheckEnd,
+            BusyPhase::Stopping { .. } => BusyStep::Stop,
+            BusyPhase::Yielding => BusyStep::Yield,
+            BusyPhase::Left => BusyStep::Leave,
         }
     }
 
@@ -168,8 +170,8 @@ impl BusyLoop {
     /// If it was not asked for.
     #[inline]
     pub fn on_acquire(&mut self, got: bool) {
-        assert!(self.phase == Phase::Acquiring, "on_acquire answers Acquire");
-        self.phase = if got { Phase::Polling } else { self.after_iteration(false) };
+        assert!(self.phase == BusyPhase::Acquiring, "on_acquire answers Acquire");
+        self.phase = if got { BusyPhase::Polling } else { self.after_iteration(false) };
     }
 
     /// The poll returned `work` packets.
@@ -178,7 +180,7 @@ impl BusyLoop {
     /// If it was not asked for, or `work` exceeds the budget.
     #[inline]
     pub fn on_polled(&mut self, work: u32) {
-        assert!(self.phase == Phase::Polling, "on_polled answers Poll");
+        assert!(self.phase == BusyPhase::Polling, "on_polled answers Poll");
         assert!(work <= u32::from(self.params.budget_pkts()), "a poll returned more than its budget");
         self.rx_pkts += u64::from(work);
         self.phase = self.after_iteration(true);
@@ -190,15 +192,15 @@ impl BusyLoop {
     /// If it was not asked for.
     #[inline]
     pub fn on_ended(&mut self, now: Instant, events_ready: bool, need_resched: bool) {
-        let Phase::Checking { owner } = self.phase else { panic!("on_ended answers CheckEnd") };
+        let BusyPhase::Checking { owner } = self.phase else { panic!("on_ended answers CheckEnd") };
         self.phase = if self.ended(now, events_ready) || (need_resched && self.leaves_on_resched) {
             Self::leaving(owner, false)
         } else if need_resched {
             Self::leaving(owner, true)
         } else if owner {
-            Phase::Polling
+            BusyPhase::Polling
         } else {
-            Phase::Acquiring
+            BusyPhase::Acquiring
         };
     }
 
@@ -208,8 +210,8 @@ impl BusyLoop {
     /// If it was not asked for.
     #[inline]
     pub fn on_stopped(&mut self) {
-        let Phase::Stopping { then_yield } = self.phase else { panic!("on_stopped answers Stop") };
-        self.phase = if then_yield { Phase::Yielding } else { Phase::Left };
+        let BusyPhase::Stopping { then_yield } = self.phase else { panic!("on_stopped answers Stop") };
+        self.phase = if then_yield { BusyPhase::Yielding } else { BusyPhase::Left };
     }
 
     /// The caller has the CPU again.
@@ -218,15 +220,15 @@ impl BusyLoop {
     /// If it was not asked for.
     #[inline]
     pub fn on_yielded(&mut self, now: Instant, events_ready: bool) {
-        assert!(self.phase == Phase::Yielding, "on_yielded answers Yield");
-        self.phase = if self.ended(now, events_ready) { Phase::Left } else { Phase::Acquiring };
+        assert!(self.phase == BusyPhase::Yielding, "on_yielded answers Yield");
+        self.phase = if self.ended(now, events_ready) { BusyPhase::Left } else { BusyPhase::Acquiring };
     }
 
     #[inline]
-    const fn after_iteration(&self, owner: bool) -> Phase {
+    const fn after_iteration(&self, owner: bool) -> BusyPhase {
         match self.params.limit {
             BusyLimit::Once => Self::leaving(owner, false),
-            BusyLimit::For(_) => Phase::Checking { owner },
+            BusyLimit::For(_) => BusyPhase::Checking { owner },
         }
     }
 
@@ -239,11 +241,11 @@ impl BusyLoop {
     }
 
     #[inline]
-    const fn leaving(owner: bool, then_yield: bool) -> Phase {
+    const fn leaving(owner: bool, then_yield: bool) -> BusyPhase {
         match (owner, then_yield) {
-            (true, then_yield) => Phase::Stopping { then_yield },
-            (false, true) => Phase::Yielding,
-            (false, false) => Phase::Left,
+            (true, then_yield) => BusyPhase::Stopping { then_yield },
+            (false, true) => BusyPhase::Yielding,
+            (false, false) => BusyPhase::Left,
         }
     }
 }

@@ -60,7 +60,7 @@ pub enum Handing {
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Phase {
+enum LossPhase {
     /// Nothing is known to be lost.
     Open,
     /// A loss is repaired by duplicates; over when all before `recover` is acknowledged.
@@ -72,7 +72,7 @@ enum Phase {
 /// What a sender knows of its losses.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Losses {
-    phase: Phase,
+    phase: LossPhase,
     /// Number and window of the last acknowledgement.
     last: Option<(u32, u16)>,
     /// Duplicates of it since.
@@ -87,7 +87,7 @@ impl Losses {
     /// A connection that has sent nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { phase: Phase::Open, last: None, duplicates: 0, asked: false, slow: true }
+        Self { phase: LossPhase::Open, last: None, duplicates: 0, asked: false, slow: true }
     }
 
     /// An acknowledgement has come, without data.
@@ -129,28 +129,28 @@ impl Losses {
         let Some((una, _)) = self.last else { return };
         // A keep-alive repeats what is acknowledged.
         if distance(una, end) > 0 && !core::mem::take(&mut self.asked) {
-            self.phase = Phase::TimedOut { recover: sent_to };
+            self.phase = LossPhase::TimedOut { recover: sent_to };
         }
     }
 
     fn got_on(&mut self, acked: u32, left: i32, ack: &Ack) -> Handing {
         (self.duplicates, self.asked) = (0, false);
-        if self.phase == Phase::Open {
+        if self.phase == LossPhase::Open {
             return self.steps(acked, ack);
         }
         self.end_of_repair(ack.number);
         // What is left may be a FIN alone, which smoltcp sends again by its timer only.
-        if matches!(self.phase, Phase::Repair { .. }) && left > 1 {
+        if matches!(self.phase, LossPhase::Repair { .. }) && left > 1 {
             return self.repair();
         }
         Handing::Once
     }
 
     fn end_of_repair(&mut self, number: u32) {
-        let (Phase::Repair { recover } | Phase::TimedOut { recover }) = self.phase else { return };
+        let (LossPhase::Repair { recover } | LossPhase::TimedOut { recover }) = self.phase else { return };
         if distance(number, recover) <= 0 {
-            self.slow = matches!(self.phase, Phase::TimedOut { .. });
-            self.phase = Phase::Open;
+            self.slow = matches!(self.phase, LossPhase::TimedOut { .. });
+            self.phase = LossPhase::Open;
         }
     }
 
@@ -167,15 +167,15 @@ impl Losses {
     /// Nothing new is acknowledged and `left` bytes are not.
     fn stood_still(&mut self, same_window: bool, left: u32, ack: &Ack) -> Handing {
         match self.phase {
-            Phase::TimedOut { .. } if same_window => return Handing::Never,
-            Phase::TimedOut { .. } => return Handing::Once,
-            Phase::Repair { .. } => {
+            LossPhase::TimedOut { .. } if same_window => return Handing::Never,
+            LossPhase::TimedOut { .. } => return Handing::Once,
+            LossPhase::Repair { .. } => {
                 // smoltcp counts anew after another window, and sends again what it did already.
                 self.duplicates = if same_window { self.duplicates.saturating_add(1) } else { 0 };
                 self.asked |= self.duplicates == DUPLICATES;
                 return Handing::Once;
             }
-            Phase::Open => {}
+            LossPhase::Open => {}
         }
         if !(same_window || ack.selective) {
             return Handing::Once;
@@ -187,7 +187,7 @@ impl Losses {
         if self.duplicates < enough || left == 1 {
             return Handing::Once;
         }
-        self.phase = Phase::Repair { recover: ack.sent_to };
+        self.phase = LossPhase::Repair { recover: ack.sent_to };
         self.repair()
     }
 

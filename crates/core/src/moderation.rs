@@ -123,7 +123,7 @@ pub enum Moderated {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
-enum Phase {
+enum ModerationPhase {
     Quiet,
     Counting { frames: u32, until: Deadline },
     Fired,
@@ -133,14 +133,14 @@ enum Phase {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
 pub struct Moderation {
     coalesce: Coalesce,
-    phase: Phase,
+    phase: ModerationPhase,
 }
 
 impl Moderation {
     /// A quiet line.
     #[must_use]
     pub const fn new(coalesce: Coalesce) -> Self {
-        Self { coalesce, phase: Phase::Quiet }
+        Self { coalesce, phase: ModerationPhase::Quiet }
     }
 
     /// New settings; they count from the next frames on, a running timer is not changed.
@@ -159,8 +159,8 @@ impl Moderation {
     #[must_use]
     pub const fn deadline(&self) -> Deadline {
         match self.phase {
-            Phase::Counting { until, .. } => until,
-            Phase::Quiet | Phase::Fired => Deadline::NEVER,
+            ModerationPhase::Counting { until, .. } => until,
+            ModerationPhase::Quiet | ModerationPhase::Fired => Deadline::NEVER,
         }
     }
 
@@ -171,20 +171,20 @@ impl Moderation {
             return Moderated::Wait;
         }
         let (waiting, until) = match self.phase {
-            Phase::Fired => return Moderated::Wait,
-            Phase::Counting { frames: before, until } => (before.saturating_add(frames), Some(until)),
-            Phase::Quiet => (frames, None),
+            ModerationPhase::Fired => return Moderated::Wait,
+            ModerationPhase::Counting { frames: before, until } => (before.saturating_add(frames), Some(until)),
+            ModerationPhase::Quiet => (frames, None),
         };
         if self.coalesce.due(waiting) || until.is_some_and(|until| until.is_due(now)) {
-            self.phase = Phase::Fired;
+            self.phase = ModerationPhase::Fired;
             return Moderated::Fire;
         }
         if let Some(until) = until {
-            self.phase = Phase::Counting { frames: waiting, until };
+            self.phase = ModerationPhase::Counting { frames: waiting, until };
             return Moderated::Wait;
         }
         let span = Span::from_us(u64::from(self.coalesce.rx_usecs));
-        self.phase = Phase::Counting { frames: waiting, until: Deadline::after(now, span) };
+        self.phase = ModerationPhase::Counting { frames: waiting, until: Deadline::after(now, span) };
         Moderated::StartTimer(span)
     }
 
@@ -195,7 +195,7 @@ impl Moderation {
     pub fn on_timer(&mut self, now: Instant) -> bool {
         let due = self.deadline().is_due(now);
         if due {
-            self.phase = Phase::Fired;
+            self.phase = ModerationPhase::Fired;
         }
         due
     }
@@ -204,7 +204,7 @@ impl Moderation {
     /// after unmasking, so frames that are published meanwhile are found.
     #[inline]
     pub const fn on_unmask(&mut self) {
-        self.phase = Phase::Quiet;
+        self.phase = ModerationPhase::Quiet;
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Scanned {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Hash)]
-enum Phase {
+enum SelectPhase {
     Scanning,
     Sleeping,
     Ended(ScanEnd),
@@ -67,7 +67,7 @@ enum Phase {
 /// One call of `poll` or `select`.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
 pub struct PollScan {
-    phase: Phase,
+    phase: SelectPhase,
     until: Deadline,
     timed_out: bool,
     /// `net.core.busy_poll` while the call may still busy poll; 0 afterwards.
@@ -86,16 +86,16 @@ impl PollScan {
             None => (Deadline::NEVER, false),
             Some(span) => (Deadline::after(now, span), span.is_zero()),
         };
-        Self { phase: Phase::Scanning, until, timed_out, busy_poll: sysctl_busy_poll, busy_start: None }
+        Self { phase: SelectPhase::Scanning, until, timed_out, busy_poll: sysctl_busy_poll, busy_start: None }
     }
 
     /// What to do next.
     #[inline]
     pub const fn next(&self) -> ScanStep {
         match self.phase {
-            Phase::Scanning => ScanStep::Scan { busy: self.busy_poll != 0 },
-            Phase::Sleeping => ScanStep::Sleep { until: self.until },
-            Phase::Ended(end) => ScanStep::Return(end),
+            SelectPhase::Scanning => ScanStep::Scan { busy: self.busy_poll != 0 },
+            SelectPhase::Sleeping => ScanStep::Sleep { until: self.until },
+            SelectPhase::Ended(end) => ScanStep::Return(end),
         }
     }
 
@@ -105,18 +105,18 @@ impl PollScan {
     /// If it was not asked for.
     #[inline]
     pub fn on_scanned(&mut self, now: Instant, seen: Scanned) {
-        assert!(self.phase == Phase::Scanning, "on_scanned answers Scan");
+        assert!(self.phase == SelectPhase::Scanning, "on_scanned answers Scan");
         self.phase = if seen.ready {
-            Phase::Ended(ScanEnd::Ready)
+            SelectPhase::Ended(ScanEnd::Ready)
         } else if seen.signal {
-            Phase::Ended(ScanEnd::Signal)
+            SelectPhase::Ended(ScanEnd::Signal)
         } else if self.timed_out {
-            Phase::Ended(ScanEnd::TimedOut)
+            SelectPhase::Ended(ScanEnd::TimedOut)
         } else if seen.may_busy_poll && !seen.need_resched && self.busy_time_left(now) {
-            Phase::Scanning
+            SelectPhase::Scanning
         } else {
             self.busy_poll = 0;
-            Phase::Sleeping
+            SelectPhase::Sleeping
         };
     }
 
@@ -126,10 +126,10 @@ impl PollScan {
     /// If it was not asked for, or a sleep without deadline timed out.
     #[inline]
     pub fn on_woken(&mut self, timed_out: bool) {
-        assert!(self.phase == Phase::Sleeping, "on_woken answers Sleep");
+        assert!(self.phase == SelectPhase::Sleeping, "on_woken answers Sleep");
         assert!(!(timed_out && self.until.is_never()), "a sleep without deadline does not time out");
         self.timed_out = timed_out;
-        self.phase = Phase::Scanning;
+        self.phase = SelectPhase::Scanning;
     }
 
     /// The first scan starts the clock, and another one follows in any case.

@@ -12,7 +12,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, SamplingMode, Throughput};
 use napier_core::time::Span;
 use napier_lab::modes::Mode;
-use napier_lab::plan::{self, AnyPlan, Load, Plan};
+use napier_lab::plan::{self, AnyPlan, EventLoopPlan, Load};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Requests per second over the plan's 8 queues, of which one is simulated.
@@ -53,7 +53,7 @@ impl Measurement for CpuTime {
 }
 
 /// Runs one cell; how many steps that took.
-fn steps(plan: &Plan, load: Load, mode: Mode) -> u64 {
+fn steps(plan: &EventLoopPlan, load: Load, mode: Mode) -> u64 {
     let cells = plan::run(plan, &[(load, mode)], 1, &AtomicBool::new(false), &|_, _| ());
     cells[0].predicted.as_ref().expect("the rules hold").steps
 }

@@ -19,7 +19,7 @@ pub struct FilterCode {
 
 /// `struct sock_fprog`.
 #[repr(C)]
-struct Program {
+struct SockFprog {
     len: u16,
     codes: *const FilterCode,
 }
@@ -40,8 +40,8 @@ pub fn listen(ifindex: u32, ethertype: u16, filter: &[FilterCode]) -> io::Result
     // SAFETY: the kernel has just made this descriptor for us.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let len = u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    let program = Program { len, codes: filter.as_ptr() };
-    let (at, size) = ((&raw const program).cast(), size_of::<Program>() as libc::socklen_t);
+    let program = SockFprog { len, codes: filter.as_ptr() };
+    let (at, size) = ((&raw const program).cast(), size_of::<SockFprog>() as libc::socklen_t);
     // SAFETY: the program has the layout that the option wants, and its codes live through the call.
     let failed = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, at, size) };
     if failed != 0 {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use napier_lab::bench::{self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
-use napier_lab::html::{Target, WriteError, bench_page};
+use napier_lab::html::{HtmlFile, WriteError, bench_page};
 use serde::Serialize;
 
 use crate::Usage;
@@ -130,7 +130,7 @@ pub(crate) struct Udp {
 pub(crate) fn run(args: &BenchArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if let Some(path) = &args.html {
         // Before anything runs, so that nothing is lost.
-        let checked = PAGE.get_or_init(|| Target::check(path, "--html")).as_ref();
+        let checked = PAGE.get_or_init(|| HtmlFile::check(path, "--html")).as_ref();
         checked.map_err(|error| Usage(anyhow::anyhow!("{error}")))?;
     }
     match &args.bench {
@@ -161,7 +161,7 @@ struct Output<'a, Row> {
 }
 
 /// Where the page goes, if one was asked for.
-static PAGE: OnceLock<Result<Target, WriteError>> = OnceLock::new();
+static PAGE: OnceLock<Result<HtmlFile, WriteError>> = OnceLock::new();
 
 /// Writes the page if one was asked for, and prints the JSON object if that was; whether it was.
 fn shown<Row: Serialize>(json: bool, bench: &str, rows: &[Row]) -> anyhow::Result<bool> {

@@ -63,11 +63,11 @@ pub enum BeginStep {
 /// One attempt to become runner.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct NolockBegin {
-    phase: Phase,
+    phase: NolockPhase,
 }
 
 #[derive(Copy, Clone, Default, PartialEq, Eq, Hash, Debug)]
-enum Phase {
+enum NolockPhase {
     #[default]
     First,
     Missing,
@@ -81,17 +81,17 @@ impl NolockBegin {
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
-        Self { phase: Phase::First }
+        Self { phase: NolockPhase::First }
     }
 
     /// What to do next.
     #[inline]
     pub const fn next(&self) -> BeginStep {
         match self.phase {
-            Phase::First | Phase::Second => BeginStep::TryLock,
-            Phase::Missing => BeginStep::Miss,
-            Phase::Runner => BeginStep::Run,
-            Phase::GivenUp => BeginStep::GiveUp,
+            NolockPhase::First | NolockPhase::Second => BeginStep::TryLock,
+            NolockPhase::Missing => BeginStep::Miss,
+            NolockPhase::Runner => BeginStep::Run,
+            NolockPhase::GivenUp => BeginStep::GiveUp,
         }
     }
 
@@ -102,10 +102,12 @@ impl NolockBegin {
     #[inline]
     pub fn on_tried(&mut self, got: bool) {
         self.phase = match (self.phase, got) {
-            (Phase::First | Phase::Second, true) => Phase::Runner,
-            (Phase::First, false) => Phase::Missing,
-            (Phase::Second, false) => Phase::GivenUp,
-            (Phase::Missing | Phase::Runner | Phase::GivenUp, _) => panic!("on_tried answers TryLock"),
+            (NolockPhase::First | NolockPhase::Second, true) => NolockPhase::Runner,
+            (NolockPhase::First, false) => NolockPhase::Missing,
+            (NolockPhase::Second, false) => NolockPhase::GivenUp,
+            (NolockPhase::Missing | NolockPhase::Runner | NolockPhase::GivenUp, _) => {
+                panic!("on_tried answers TryLock")
+            }
         };
     }
 
@@ -115,8 +117,8 @@ impl NolockBegin {
     /// If it was not asked for.
     #[inline]
     pub fn on_missed(&mut self, was: bool) {
-        assert!(self.phase == Phase::Missing, "on_missed answers Miss");
-        self.phase = if was { Phase::GivenUp } else { Phase::Second };
+        assert!(self.phase == NolockPhase::Missing, "on_missed answers Miss");
+        self.phase = if was { NolockPhase::GivenUp } else { NolockPhase::Second };
     }
 }
 

@@ -57,7 +57,7 @@ impl Pushed {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-enum Phase {
+enum PushPhase {
     Counting,
     Linking { empty: bool },
     Done(Pushed),
@@ -67,7 +67,7 @@ enum Phase {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Push {
     counted: bool,
-    phase: Phase,
+    phase: PushPhase,
 }
 
 impl Push {
@@ -82,9 +82,9 @@ impl Push {
     #[inline]
     pub const fn next(&self) -> PushStep {
         match self.phase {
-            Phase::Counting => PushStep::Count,
-            Phase::Linking { .. } => PushStep::Link,
-            Phase::Done(pushed) => PushStep::Done(pushed),
+            PushPhase::Counting => PushStep::Count,
+            PushPhase::Linking { .. } => PushStep::Link,
+            PushPhase::Done(pushed) => PushStep::Done(pushed),
         }
     }
 
@@ -94,12 +94,12 @@ impl Push {
     /// If it was not asked for.
     #[inline]
     pub const fn on_counted(&mut self, count: u64, max_burst: i32) {
-        assert!(matches!(self.phase, Phase::Counting), "on_counted answers Count");
+        assert!(matches!(self.phase, PushPhase::Counting), "on_counted answers Count");
         self.counted = true;
         self.phase = if exceeds_burst(count, max_burst) {
-            Phase::Done(Pushed::BurstDrop)
+            PushPhase::Done(Pushed::BurstDrop)
         } else {
-            Phase::Linking { empty: false }
+            PushPhase::Linking { empty: false }
         };
     }
 
@@ -109,7 +109,7 @@ impl Push {
     /// If it was not asked for.
     #[inline]
     pub const fn on_moved(&mut self, empty: bool) {
-        assert!(matches!(self.phase, Phase::Linking { .. }), "on_moved answers Link");
+        assert!(matches!(self.phase, PushPhase::Linking { .. }), "on_moved answers Link");
         self.phase = Self::looked(empty, self.counted);
     }
 
@@ -119,12 +119,12 @@ impl Push {
     /// If it was not asked for.
     #[inline]
     pub const fn on_linked(&mut self) {
-        let Phase::Linking { empty } = self.phase else { panic!("on_linked answers Link") };
-        self.phase = Phase::Done(if empty { Pushed::Flush } else { Pushed::Handed });
+        let PushPhase::Linking { empty } = self.phase else { panic!("on_linked answers Link") };
+        self.phase = PushPhase::Done(if empty { Pushed::Flush } else { Pushed::Handed });
     }
 
-    const fn looked(empty: bool, counted: bool) -> Phase {
-        if empty || counted { Phase::Linking { empty } } else { Phase::Counting }
+    const fn looked(empty: bool, counted: bool) -> PushPhase {
+        if empty || counted { PushPhase::Linking { empty } } else { PushPhase::Counting }
     }
 }
 

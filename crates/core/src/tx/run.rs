@@ -72,7 +72,7 @@ pub enum RunStop {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-enum Phase {
+enum RunPhase {
     Dequeuing,
     Locking {
         validate: bool,
@@ -92,7 +92,7 @@ pub struct TxRun<P> {
     /// Packets of this chain that count against the quota: none on bypass.
     chain_pkts: u32,
     quota_pkts: i64,
-    phase: Phase,
+    phase: RunPhase,
 }
 
 impl<P: TxPacket> TxRun<P> {
@@ -105,7 +105,7 @@ impl<P: TxPacket> TxRun<P> {
         }
         root.running = true;
         let chain = core::mem::take(&mut root.spare);
-        Some(Self { chain, chain_pkts: 0, quota_pkts: quota_pkts.into(), phase: Phase::Dequeuing })
+        Some(Self { chain, chain_pkts: 0, quota_pkts: quota_pkts.into(), phase: RunPhase::Dequeuing })
     }
 
     /// Becomes runner with a packet that passes by the discipline; it does not count against the quota.
@@ -126,10 +126,10 @@ impl<P: TxPacket> TxRun<P> {
     /// # Panics
     /// If no chain was asked for.
     pub fn pass_by(&mut self, root: &mut Root<P>, packet: P) {
-        assert!(self.phase == Phase::Dequeuing, "pass_by answers Dequeue");
+        assert!(self.phase == RunPhase::Dequeuing, "pass_by answers Dequeue");
         root.count_sent(&packet);
         self.chain.push_back(packet);
-        self.phase = Phase::Locking { validate: true };
+        self.phase = RunPhase::Locking { validate: true };
     }
 
     /// Answers `Dequeue` without a look at the discipline: after a packet that passed by without root lock, if no bit
@@ -138,7 +138,7 @@ impl<P: TxPacket> TxRun<P> {
     /// # Panics
     /// If no chain was asked for.
     pub fn on_nothing(&mut self) {
-        assert!(self.phase == Phase::Dequeuing, "on_nothing answers Dequeue");
+        assert!(self.phase == RunPhase::Dequeuing, "on_nothing answers Dequeue");
         self.phase = Self::end(RunStop::Empty, false);
     }
 
@@ -146,11 +146,11 @@ impl<P: TxPacket> TxRun<P> {
     #[inline]
     pub fn next(&self) -> TxStep {
         match self.phase {
-            Phase::Dequeuing => TxStep::Dequeue,
-            Phase::Locking { validate } => TxStep::TxLock { validate },
-            Phase::Offering | Phase::Offered => TxStep::Offer { more: self.chain.len() > 1 },
-            Phase::Relocking => TxStep::Relock,
-            Phase::Finishing(end) => TxStep::Finish(end),
+            RunPhase::Dequeuing => TxStep::Dequeue,
+            RunPhase::Locking { validate } => TxStep::TxLock { validate },
+            RunPhase::Offering | RunPhase::Offered => TxStep::Offer { more: self.chain.len() > 1 },
+            RunPhase::Relocking => TxStep::Relock,
+            RunPhase::Finishing(end) => TxStep::Finish(end),
         }
     }
 
@@ -160,10 +160,10 @@ impl<P: TxPacket> TxRun<P> {
     /// # Panics
     /// If it was not asked for.
     pub fn on_dequeue(&mut self, root: &mut Root<P>, now: Instant, view: impl Fn(u16) -> TxQueueView) {
-        assert!(self.phase == Phase::Dequeuing, "on_dequeue answers Dequeue");
+        assert!(self.phase == RunPhase::Dequeuing, "on_dequeue answers Dequeue");
         let quota_pkts = self.quota_pkts.max(0) as u32;
         self.phase = match root.fetch(now, quota_pkts, view, &mut self.chain) {
-            Fetched::Chain { validate } => Phase::Locking { validate },
+            Fetched::Chain { validate } => RunPhase::Locking { validate },
             Fetched::Empty => Self::end(RunStop::Empty, false),
             Fetched::Stopped => Self::end(RunStop::Stopped, false),
             Fetched::NotBefore(at) => Self::end(RunStop::NotBefore(at), false),
@@ -176,7 +176,7 @@ impl<P: TxPacket> TxRun<P> {
     /// # Panics
     /// If nothing is to be validated.
     pub fn chain_mut(&mut self) -> &mut VecDeque<P> {
-        assert!(self.phase == Phase::Locking { validate: true }, "the chain is changed before it is offered");
+        assert!(self.phase == RunPhase::Locking { validate: true }, "the chain is changed before it is offered");
         &mut self.chain
     }
 
@@ -193,8 +193,9 @@ impl<P: TxPacket> TxRun<P> {
     /// If it was not asked for.
     #[inline]
     pub fn on_tx_locked(&mut self, bits: QueueBits) {
-        assert!(matches!(self.phase, Phase::Locking { .. }), "on_tx_locked answers TxLock");
-        self.phase = if self.chain.is_empty() || bits.frozen_or_stopped() { Phase::Relocking } else { Phase::Offering };
+        assert!(matches!(self.phase, RunPhase::Locking { .. }), "on_tx_locked answers TxLock");
+        self.phase =
+            if self.chain.is_empty() || bits.frozen_or_stopped() { RunPhase::Relocking } else { RunPhase::Offering };
     }
 
     /// The packet to offer.
@@ -204,8 +205,8 @@ impl<P: TxPacket> TxRun<P> {
     #[inline]
     #[must_use]
     pub fn take(&mut self) -> P {
-        assert!(self.phase == Phase::Offering, "take answers Offer");
-        self.phase = Phase::Offered;
+        assert!(self.phase == RunPhase::Offering, "take answers Offer");
+        self.phase = RunPhase::Offered;
         let Some(packet) = self.chain.pop_front() else { panic!("a chain that is offered is not empty") };
         packet
     }
@@ -216,8 +217,8 @@ impl<P: TxPacket> TxRun<P> {
     /// If no packet was offered.
     #[inline]
     pub fn on_taken(&mut self, bits: QueueBits) {
-        assert!(self.phase == Phase::Offered, "on_taken answers Offer");
-        self.phase = if self.chain.is_empty() || bits.stopped() { Phase::Relocking } else { Phase::Offering };
+        assert!(self.phase == RunPhase::Offered, "on_taken answers Offer");
+        self.phase = if self.chain.is_empty() || bits.stopped() { RunPhase::Relocking } else { RunPhase::Offering };
     }
 
     /// The driver did not take the packet and gives it back.
@@ -226,9 +227,9 @@ impl<P: TxPacket> TxRun<P> {
     /// If no packet was offered.
     #[inline]
     pub fn on_busy(&mut self, packet: P) {
-        assert!(self.phase == Phase::Offered, "on_busy answers Offer");
+        assert!(self.phase == RunPhase::Offered, "on_busy answers Offer");
         self.chain.push_front(packet);
-        self.phase = Phase::Relocking;
+        self.phase = RunPhase::Relocking;
     }
 
     /// The root lock is held again: what is left of the chain goes back to the front.
@@ -236,14 +237,14 @@ impl<P: TxPacket> TxRun<P> {
     /// # Panics
     /// If it was not asked for.
     pub fn on_relocked(&mut self, root: &mut Root<P>) {
-        assert!(self.phase == Phase::Relocking, "on_relocked answers Relock");
+        assert!(self.phase == RunPhase::Relocking, "on_relocked answers Relock");
         self.phase = if !self.chain.is_empty() {
             root.put_back(&mut self.chain);
             Self::end(RunStop::Busy, true)
         } else if self.charge() <= 0 {
             Self::end(RunStop::Quota, true)
         } else {
-            Phase::Dequeuing
+            RunPhase::Dequeuing
         };
     }
 
@@ -252,7 +253,7 @@ impl<P: TxPacket> TxRun<P> {
     /// # Panics
     /// If it is not over.
     pub fn finish(self, root: &mut Root<P>) {
-        assert!(matches!(self.phase, Phase::Finishing(_)), "finish answers Finish");
+        assert!(matches!(self.phase, RunPhase::Finishing(_)), "finish answers Finish");
         assert!(root.running && self.chain.is_empty(), "a runner leaves nothing behind");
         root.running = false;
         root.spare = self.chain;
@@ -268,8 +269,8 @@ impl<P: TxPacket> TxRun<P> {
         self.quota_pkts
     }
 
-    const fn end(stop: RunStop, again: bool) -> Phase {
-        Phase::Finishing(RunEnd { stop, again })
+    const fn end(stop: RunStop, again: bool) -> RunPhase {
+        RunPhase::Finishing(RunEnd { stop, again })
     }
 }
 

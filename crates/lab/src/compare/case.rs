@@ -22,7 +22,7 @@ use super::kernel::counters::{self, Counted};
 use super::kernel::on::Arrived;
 use super::kernel::program::AppliedToProgram;
 use super::machine::Outside;
-use super::place::Place;
+use super::place::Testbed;
 use super::server::{Common, WorkerSetup, run_worker};
 use super::workload::{OfferedLoad, Workload};
 use crate::applied::Applied;
@@ -252,8 +252,8 @@ impl Bench<'_> {
     fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let program_cpu = self.ends.program_cpu();
         let cores = match &*self.workload.place {
-            Place::Link | Place::Memif => None,
-            Place::Veth(_) | Place::On(_) => {
+            Testbed::Link | Testbed::Memif => None,
+            Testbed::Veth(_) | Testbed::On(_) => {
                 Some(CoreTimes::read(self.cpus.of_client(), &self.cpus.of_server(), program_cpu)?)
             }
         };

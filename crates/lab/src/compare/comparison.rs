@@ -7,7 +7,7 @@ use napier_kv::load::net::Proto;
 
 use super::config::CompareConfig;
 use super::kernel::{self, KernelEnd};
-use super::place::Place;
+use super::place::Testbed;
 use super::predicted::Predictor;
 use super::server;
 use super::workload::Workload;
@@ -64,11 +64,11 @@ impl Comparison<'_> {
             return Some(NO_GROUPS.to_owned());
         }
         let kernel = match (&*self.workload.place, subject.backend) {
-            (Place::Veth(veth), Backend::Kernel) => {
+            (Testbed::Veth(veth), Backend::Kernel) => {
                 self.why_not_in_kernel(KernelEnd::new(veth.left()).map_err(Into::into), subject)
             }
-            (Place::On(on), Backend::Kernel) => self.why_not_in_kernel(Ok(KernelEnd::on(&on.interface)), subject),
-            (_, Backend::Engine | Backend::Sim) | (Place::Link | Place::Memif, Backend::Kernel) => None,
+            (Testbed::On(on), Backend::Kernel) => self.why_not_in_kernel(Ok(KernelEnd::on(&on.interface)), subject),
+            (_, Backend::Engine | Backend::Sim) | (Testbed::Link | Testbed::Memif, Backend::Kernel) => None,
         };
         if kernel.is_some() {
             return kernel;

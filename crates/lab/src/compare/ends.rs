@@ -21,7 +21,7 @@ use super::generator::{GeneratorEnd, Offer};
 use super::kernel::on::Arrived;
 use super::kernel::program::{AppliedToProgram, Served};
 use super::kernel::{KernelEnd, threads};
-use super::place::{On, Place};
+use super::place::{On, Testbed};
 use super::workload::{OfferedLoad, Workload};
 use crate::agent;
 use crate::agent::driver::Driver;
@@ -75,12 +75,12 @@ impl Ends {
         interrupted: &AtomicBool,
     ) -> anyhow::Result<Self> {
         let mut ends = match (&*workload.place, subject.backend) {
-            (Place::Link, Backend::Engine) => Self::over_link(workload, cpus)?,
-            (Place::Veth(veth), Backend::Engine) => Self::over_veth(veth, workload, cpus)?,
-            (Place::Veth(veth), Backend::Kernel) => Self::of_kernel(veth, workload, (plan, cpus), interrupted)?,
-            (Place::Memif, Backend::Engine) => Self::over_memif(workload, cpus, load, interrupted)?,
-            (Place::On(on), Backend::Kernel) => Self::on_interface(on, workload, plan, interrupted)?,
-            (Place::Link | Place::Memif, Backend::Kernel) | (Place::On(_), Backend::Engine) => {
+            (Testbed::Link, Backend::Engine) => Self::over_link(workload, cpus)?,
+            (Testbed::Veth(veth), Backend::Engine) => Self::over_veth(veth, workload, cpus)?,
+            (Testbed::Veth(veth), Backend::Kernel) => Self::of_kernel(veth, workload, (plan, cpus), interrupted)?,
+            (Testbed::Memif, Backend::Engine) => Self::over_memif(workload, cpus, load, interrupted)?,
+            (Testbed::On(on), Backend::Kernel) => Self::on_interface(on, workload, plan, interrupted)?,
+            (Testbed::Link | Testbed::Memif, Backend::Kernel) | (Testbed::On(_), Backend::Engine) => {
                 unreachable!("checked with the options")
             }
             (_, Backend::Sim) => unreachable!("what is predicted has no ends"),

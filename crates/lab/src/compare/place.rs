@@ -13,7 +13,7 @@ use crate::pair::{PEER_IP, PEER_MAC, TESTED_IP, TESTED_MAC};
 
 /// What connects the two ends, for a whole comparison.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Testbed {
     /// A link within the engine, made anew for each run.
     Link,
     /// A pair of interfaces of the kernel, each in a namespace of its own.
@@ -31,7 +31,7 @@ pub(crate) struct On {
     pub(crate) agent: Arc<Mutex<Driver>>,
 }
 
-impl Place {
+impl Testbed {
     /// A veth pair. The sender computes checksums and segments by itself, for what comes out at the other end
     /// is to be what goes over a wire.
     ///

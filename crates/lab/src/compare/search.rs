@@ -8,7 +8,7 @@ use super::case::{CaseResult, run_case};
 use super::comparison::{Comparison, DRAIN, WARM_UP};
 use super::figures::figures;
 use super::machine::{Outside, Pauses};
-use super::place::Place;
+use super::place::Testbed;
 use super::tally::Tally;
 use super::workload::{OfferedLoad, Workload};
 use crate::applied::Applied;
@@ -163,7 +163,7 @@ pub(super) fn machine_use(
         pause_max_us: rounded(pauses.longest_us()),
         others_pct: rounded(outside.others_pct()),
         stolen_pct: rounded(outside.stolen_pct()),
-        client_waited_ms_per_s: (!matches!(&*workload.place, Place::Memif | Place::On(_)))
+        client_waited_ms_per_s: (!matches!(&*workload.place, Testbed::Memif | Testbed::On(_)))
             .then(|| rounded(outside.waited_ms_per_s(cpus))),
     }
 }

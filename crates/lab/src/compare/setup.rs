@@ -11,7 +11,7 @@ use napier_kv::profile::{Profile, ProfileConfig};
 use super::config::CompareConfig;
 use super::kernel::counters::InstanceCounters;
 use super::kernel::program::{ProgramConfig, ServerProgram, Setting};
-use super::place::Place;
+use super::place::Testbed;
 use super::server;
 use super::workload::Workload as CaseWorkload;
 use crate::device::Device;
@@ -27,17 +27,17 @@ pub(super) fn workload(
 ) -> anyhow::Result<CaseWorkload> {
     let profile = Profile::new(ProfileConfig::default(), config.seed)?;
     let place = match &config.device {
-        Device::Kernel { interface: Some(_) } if let Some(on) = &config.on => Place::on(on, interrupted)?,
-        Device::Link => Place::Link,
-        Device::Xdp { interface: None } => Place::veth(config.queues)?,
-        Device::Memif { socket: None } => Place::Memif,
+        Device::Kernel { interface: Some(_) } if let Some(on) = &config.on => Testbed::on(on, interrupted)?,
+        Device::Link => Testbed::Link,
+        Device::Xdp { interface: None } => Testbed::veth(config.queues)?,
+        Device::Memif { socket: None } => Testbed::Memif,
         other => bail!("{} is not made for a run: give link, xdp or memif", other.name()),
     };
     let (mut program, mut counters, mut untraced) = (None, None, None);
     let reached = match &place {
-        Place::Veth(veth) => Some((veth.left().netns().clone(), veth.left().name(), TESTED_IP)),
-        Place::On(on) => Some((on.interface.netns.clone(), &on.interface.device.name[..], on.interface.address)),
-        Place::Link | Place::Memif => None,
+        Testbed::Veth(veth) => Some((veth.left().netns().clone(), veth.left().name(), TESTED_IP)),
+        Testbed::On(on) => Some((on.interface.netns.clone(), &on.interface.device.name[..], on.interface.address)),
+        Testbed::Link | Testbed::Memif => None,
     };
     if let Some((netns, name, address)) = reached
         && config.has_kernel()

@@ -12,7 +12,7 @@ use napier_runtime::device::Coalesce;
 use super::addresses::SERVER;
 use super::kernel::counters::InstanceCounters;
 use super::kernel::program::ServerProgram;
-use super::place::Place;
+use super::place::Testbed;
 use crate::cpus::CpuLayout;
 use crate::device::XdpWay;
 use crate::shown::Shown;
@@ -31,7 +31,7 @@ pub(crate) struct Workload {
     pub(crate) proto: Proto,
     /// Records, and what the workers count.
     pub(crate) server: Arc<Server>,
-    pub(crate) place: Arc<Place>,
+    pub(crate) place: Arc<Testbed>,
     /// What serves in rows of the kernel; `None`: our own server.
     pub(crate) program: Option<Arc<ServerProgram>>,
     /// What counts in rows of the kernel.
@@ -53,7 +53,7 @@ impl Workload {
     /// CPUs on which only this process is to be busy. The generator's own process is another one.
     pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
         let mut watched = cpus.of_server();
-        if !matches!(&*self.place, Place::Memif | Place::On(_)) && !watched.contains(&cpus.client) {
+        if !matches!(&*self.place, Testbed::Memif | Testbed::On(_)) && !watched.contains(&cpus.client) {
             watched.push(cpus.client);
         }
         watched
@@ -62,8 +62,8 @@ impl Workload {
     /// Where our own server listens.
     pub(crate) fn server_at(&self) -> SocketAddrV4 {
         match &*self.place {
-            Place::On(on) => SocketAddrV4::new(on.interface.address, SERVER.port()),
-            Place::Link | Place::Veth(_) | Place::Memif => SERVER,
+            Testbed::On(on) => SocketAddrV4::new(on.interface.address, SERVER.port()),
+            Testbed::Link | Testbed::Veth(_) | Testbed::Memif => SERVER,
         }
     }
 }

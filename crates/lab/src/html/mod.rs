@@ -21,4 +21,8 @@ pub use advise::advise_page;
 pub use bench::bench_page;
 pub use compare::{page_of_one, page_of_several};
 pub use plan::plan_page;
-pub use write::{Target, WriteError};
+pub use write::{HtmlFile, WriteError};
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `HtmlFile`")]
+pub type Target = HtmlFile;

@@ -19,14 +19,14 @@ pub struct WriteError {
 
 /// A file that can be written.
 #[derive(Debug)]
-pub struct Target {
+pub struct HtmlFile {
     path: PathBuf,
     option: &'static str,
     /// Written first, then renamed; `None` for what is no ordinary file, such as `/dev/stdout`, which is written to.
     beside: Option<PathBuf>,
 }
 
-impl Target {
+impl HtmlFile {
     /// Finds out whether a file that `option` named can be written, and leaves what is there as it is.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ pub(super) const EVENT_LOOP: &str = "event-loop";
 
 /// A plan with its machine and what was published.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct EventLoopPlan {
     /// What stands in its file.
     pub text: String,
     /// What it reproduces.
@@ -40,7 +40,7 @@ pub struct Plan {
     pub seeds: u16,
 }
 
-impl Plan {
+impl EventLoopPlan {
     /// Reads a plan; `file` is its name in errors.
     ///
     /// # Errors

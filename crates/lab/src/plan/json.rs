@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::event_loop::Plan;
+use super::event_loop::EventLoopPlan;
 use super::load::Load;
 use super::run::{PlanCell, Predicted};
 use super::score::{Errors, Score, error, figures, instructions, is_fitted};
@@ -86,7 +86,7 @@ impl From<&super::Parameter> for JsonParameter {
 
 /// A plan's cells and score.
 #[must_use]
-pub fn json(plan: &Plan, cells: &[PlanCell], score: &Score) -> JsonPlan {
+pub fn json(plan: &EventLoopPlan, cells: &[PlanCell], score: &Score) -> JsonPlan {
     let order = |(load, tau_p99, tau_cpu): &(Load, f64, f64)| JsonOrder {
         load_rps: load_rps(*load),
         tau_p99: *tau_p99,
@@ -113,7 +113,7 @@ fn load_rps(load: Load) -> serde_json::Value {
     }
 }
 
-fn json_cell(plan: &Plan, cell: &PlanCell) -> JsonCell {
+fn json_cell(plan: &EventLoopPlan, cell: &PlanCell) -> JsonCell {
     let mode = cell.mode.to_string();
     let pairs = plan.published.row(&mode, cell.load).zip(cell.predicted.as_ref().ok());
     let figures = pairs.map(|(row, predicted)| figures(&row, predicted)).into_iter().flatten();

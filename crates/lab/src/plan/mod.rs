@@ -19,9 +19,9 @@ mod run;
 mod score;
 mod table;
 
-pub use event_loop::Plan;
+pub use event_loop::EventLoopPlan;
 pub use files::{PlanError, server_named};
-pub use grid::{Grid, GridCell, JsonGrid, JsonGridCell, Kind, grid_json, grid_table, run_grid};
+pub use grid::{Grid, GridCell, GridKind, JsonGrid, JsonGridCell, grid_json, grid_table, run_grid};
 pub use json::{JsonCell, JsonPlan, json};
 pub use known::{Distrust, ERROR_MAX_PCT, KnownError, Off};
 pub(crate) use known::{percent, root_mean_square, table as error_table};
@@ -43,6 +43,14 @@ pub type Cell = PlanCell;
 /// Its name up to version 0.2.
 #[deprecated(since = "0.3.0", note = "it is `PublishedRow`")]
 pub type Row = PublishedRow;
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `EventLoopPlan`")]
+pub type Plan = EventLoopPlan;
+
+/// Its name up to version 0.2.
+#[deprecated(since = "0.3.0", note = "it is `GridKind`")]
+pub type Kind = GridKind;
 
 #[cfg(test)]
 mod tests;

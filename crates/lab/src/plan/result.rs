@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::event_loop::Plan;
+use super::event_loop::EventLoopPlan;
 use super::load::Load;
 use super::run::{PlanCell, Predicted};
 use crate::modes::Mode;
@@ -82,7 +82,7 @@ pub fn cell_name(load: Load, mode: Mode) -> String {
 impl Results {
     /// Cells of a plan that was asked for as `name`.
     #[must_use]
-    pub fn new(name: &str, plan: &Plan, cells: &[PlanCell]) -> Self {
+    pub fn new(name: &str, plan: &EventLoopPlan, cells: &[PlanCell]) -> Self {
         let cell = |cell: &PlanCell| ResultCell {
             mode: cell.mode.to_string(),
             load: cell.load.to_string(),
@@ -125,20 +125,20 @@ impl Results {
     ///
     /// # Errors
     /// The text in the file is no plan.
-    pub fn plan(&self, path: &Path) -> Result<Plan, ResultsError> {
-        Plan::with_machine(&self.plan_text, &self.plan, &self.machine_text)
+    pub fn plan(&self, path: &Path) -> Result<EventLoopPlan, ResultsError> {
+        EventLoopPlan::with_machine(&self.plan_text, &self.plan, &self.machine_text)
             .map_err(|error| ResultsError::NotOurs { file: path.display().to_string(), why: error.to_string() })
     }
 
     /// Whether both are of one plan and machine.
     #[must_use]
-    pub fn fits(&self, plan: &Plan) -> bool {
+    pub fn fits(&self, plan: &EventLoopPlan) -> bool {
         self.plan_text == plan.text && self.machine_text == plan.machine.text
     }
 
     /// The cells of a plan that are here, in the plan's order.
     #[must_use]
-    pub fn cells(&self, plan: &Plan) -> Vec<PlanCell> {
+    pub fn cells(&self, plan: &EventLoopPlan) -> Vec<PlanCell> {
         let found = |(load, mode): (Load, Mode)| {
             let (at, of) = (load.to_string(), mode.to_string());
             let cell = self.cells.iter().find(|cell| cell.mode == of && cell.load == at)?;
@@ -153,7 +153,7 @@ impl Results {
 ///
 /// # Errors
 /// Files do not belong together, or cells are missing.
-pub fn merge(files: &[std::path::PathBuf]) -> Result<(Plan, Vec<PlanCell>), ResultsError> {
+pub fn merge(files: &[std::path::PathBuf]) -> Result<(EventLoopPlan, Vec<PlanCell>), ResultsError> {
     let mut all: Vec<Results> = Vec::new();
     for file in files {
         let results = Results::read(file)?;

@@ -10,7 +10,7 @@ use napier_sim::machine::figures::{self, Core, Figures, Length};
 use napier_sim::machine::{Class, Clients, Pace, RTO_MIN, Work};
 use serde::{Deserialize, Serialize};
 
-use super::event_loop::Plan;
+use super::event_loop::EventLoopPlan;
 use super::load::Load;
 use super::machine::MachineFile;
 use crate::modes::Mode;
@@ -63,7 +63,7 @@ pub struct PlanCell {
 /// Runs cells of a plan in `jobs` threads; `stop` ends it between two runs, and leaves out the cells that are not done.
 #[must_use]
 pub fn run(
-    plan: &Plan,
+    plan: &EventLoopPlan,
     cells: &[(Load, Mode)],
     jobs: usize,
     stop: &AtomicBool,
@@ -83,7 +83,7 @@ pub fn run(
 }
 
 /// `None`: it was told to stop.
-fn one(plan: &Plan, load: Load, mode: Mode, seed: u64, stop: &AtomicBool) -> Option<Figures> {
+fn one(plan: &EventLoopPlan, load: Load, mode: Mode, seed: u64, stop: &AtomicBool) -> Option<Figures> {
     let core = core_of(&plan.machine, mode, [].into());
     let pace = match load {
         Load::Max => Pace::Closed,
@@ -157,7 +157,7 @@ pub(crate) fn clients_of(machine: &MachineFile, connections: u16, pace: Pace) ->
     }
 }
 
-fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {
+fn together(plan: &EventLoopPlan, runs: &[&Figures]) -> Result<Predicted, String> {
     if let Some(broken) = runs.iter().find_map(|run| run.broken.clone()) {
         return Err(broken);
     }
@@ -197,7 +197,7 @@ fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, String> {
 }
 
 /// Instructions of a run: those of its work go by what it takes undisturbed, for a CPU that is slower retires them later.
-fn instructions(plan: &Plan, run: &Figures) -> u64 {
+fn instructions(plan: &EventLoopPlan, run: &Figures) -> u64 {
     let (working, spinning) = plan.machine.per_100_cycles;
     let spin_ns = run.account.undisturbed(Class::Spin).ns;
     let classes = [Class::User, Class::System, Class::Irq, Class::Softirq];

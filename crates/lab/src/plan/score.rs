@@ -1,6 +1,6 @@
 //! How near predictions are to what was published.
 
-use super::event_loop::Plan;
+use super::event_loop::EventLoopPlan;
 use super::known::{KnownError, percent, root_mean_square};
 use super::load::Load;
 use super::published::PublishedRow;
@@ -22,7 +22,7 @@ pub(super) fn figures(row: &PublishedRow, predicted: &Predicted) -> [(&'static s
 }
 
 /// Instructions per query, likewise, where the machine says how many a cycle has. They are no part of a score.
-pub(super) fn instructions(plan: &Plan, cell: &PlanCell) -> Option<(&'static str, f64, f64)> {
+pub(super) fn instructions(plan: &EventLoopPlan, cell: &PlanCell) -> Option<(&'static str, f64, f64)> {
     let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
     let predicted = cell.predicted.as_ref().ok().filter(|_| plan.machine.per_100_cycles.0 > 0)?;
     let (was, is) = (row.instructions_per_query_corrected, predicted.instructions_per_query_corrected);
@@ -63,13 +63,13 @@ pub struct Score {
 }
 
 /// Whether parameters were fitted to the rows of a mode.
-pub(super) fn is_fitted(plan: &Plan, cell: &PlanCell) -> bool {
+pub(super) fn is_fitted(plan: &EventLoopPlan, cell: &PlanCell) -> bool {
     plan.machine.is_fitted_to(&cell.mode.to_string(), &cell.load.to_string())
 }
 
 /// Scores cells against what was published; those that were not are left out.
 #[must_use]
-pub fn score(plan: &Plan, cells: &[PlanCell]) -> Score {
+pub fn score(plan: &EventLoopPlan, cells: &[PlanCell]) -> Score {
     let pairs: Vec<(&PlanCell, PublishedRow, &Predicted)> = cells
         .iter()
         .filter_map(|cell| {
@@ -110,7 +110,7 @@ pub fn score(plan: &Plan, cells: &[PlanCell]) -> Score {
 }
 
 /// Errors of rows that the simulated server keeps up with, as advice has to know them.
-fn known(plan: &Plan, pairs: &[(&PlanCell, PublishedRow, &Predicted)]) -> KnownError {
+fn known(plan: &EventLoopPlan, pairs: &[(&PlanCell, PublishedRow, &Predicted)]) -> KnownError {
     let mut known = KnownError::default();
     let (mut fitted, mut others) = (Vec::new(), Vec::new());
     for (cell, row, predicted) in pairs {

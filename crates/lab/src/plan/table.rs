@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use super::event_loop::Plan;
+use super::event_loop::EventLoopPlan;
 use super::run::{PlanCell, Predicted};
 use super::score::{Errors, Score, error, figures, is_fitted};
 
 /// Writes a plan's cells and its score.
 #[must_use]
-pub fn table(plan: &Plan, cells: &[PlanCell], score: &Score) -> String {
+pub fn table(plan: &EventLoopPlan, cells: &[PlanCell], score: &Score) -> String {
     let mut text = format!("{}\n{}\n", plan.title, plan.machine.title);
     text += "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n";
     let mut load = None;
@@ -23,7 +23,7 @@ pub fn table(plan: &Plan, cells: &[PlanCell], score: &Score) -> String {
     text
 }
 
-fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> std::fmt::Result {
+fn line(text: &mut String, plan: &EventLoopPlan, cell: &PlanCell) -> std::fmt::Result {
     let mode = cell.mode.to_string();
     let row = plan.published.row(&mode, cell.load);
     let mark = match row {
@@ -54,7 +54,7 @@ fn alone(predicted: &Predicted) -> [f64; 6] {
     [qps, avg_us, p95_us, p99_us, cpu_pct, cycles_per_query_corrected]
 }
 
-fn closing(text: &mut String, plan: &Plan, score: &Score) -> std::fmt::Result {
+fn closing(text: &mut String, plan: &EventLoopPlan, score: &Score) -> std::fmt::Result {
     let mut errors = |what: &str, errors: Option<Errors>| match errors {
         None => Ok(()),
         Some(Errors { figures, median_pct, p90_pct }) => {

@@ -7,14 +7,14 @@ use crate::modes::Mode;
 use napier_core::time::Span;
 
 /// The plan of a server that comes along.
-fn event_loop() -> Plan {
+fn event_loop() -> EventLoopPlan {
     match named("irq-suspension").expect("a plan") {
         AnyPlan::EventLoop(plan) => *plan,
         AnyPlan::Grid(grid) => panic!("{} is no plan of a server", grid.title),
     }
 }
 
-fn short(modes: &[&str], loads: &[Load]) -> Plan {
+fn short(modes: &[&str], loads: &[Load]) -> EventLoopPlan {
     let mut plan = event_loop();
     plan.modes = modes.iter().map(|mode| Mode::parse(mode).expect("a mode")).collect();
     plan.loads = loads.to_vec();
@@ -22,7 +22,7 @@ fn short(modes: &[&str], loads: &[Load]) -> Plan {
     plan
 }
 
-fn run_all(plan: &Plan, jobs: usize) -> Vec<PlanCell> {
+fn run_all(plan: &EventLoopPlan, jobs: usize) -> Vec<PlanCell> {
     run(plan, &plan.cells().collect::<Vec<_>>(), jobs, &AtomicBool::new(false), &|_, _| ())
 }
 
@@ -79,7 +79,7 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
     let text = include_str!("../../plans/irq-suspension.toml");
     let text =
         text.replace("\"1s\"", "\"20ms\"").replace("seeds = 3", "seeds = 1").replace("400000, 600000, 800000, ", "");
-    let plan = Plan::parse(&text, "plan").expect("a plan");
+    let plan = EventLoopPlan::parse(&text, "plan").expect("a plan");
     let whole = run_all(&plan, 2);
     let cells: Vec<_> = plan.cells().collect();
     let (one, two) = cells.split_at(7);
@@ -88,7 +88,7 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
         Results::new("plan", &plan, &done).write(&file(name)).expect("written");
     }
     let (joined, cells) = merge(&[file("two"), file("one")]).expect("all is there");
-    let bytes = |plan: &Plan, cells: &[PlanCell]| {
+    let bytes = |plan: &EventLoopPlan, cells: &[PlanCell]| {
         let score = score(plan, cells);
         (table(plan, cells, &score), serde_json::to_string(&json(plan, cells, &score)).expect("JSON"))
     };
@@ -98,7 +98,7 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
         missing.contains("7 of 36 cells are missing") && missing.contains("--cells base@200K,defer10@200K"),
         "{missing}"
     );
-    let other = Plan::parse(&text.replace("seeds = 1", "seeds = 2"), "plan").expect("a plan");
+    let other = EventLoopPlan::parse(&text.replace("seeds = 1", "seeds = 2"), "plan").expect("a plan");
     Results::new("plan", &other, &[]).write(&file("other")).expect("written");
     let refused = merge(&[file("one"), file("other")]).expect_err("another plan").to_string();
     assert!(refused.contains("is of another plan"), "{refused}");
@@ -129,7 +129,8 @@ fn suspension_does_not_collapse_and_interrupts_fall_with_load() {
 fn what_is_wrong_has_a_file_and_a_line() {
     let plan = include_str!("../../plans/irq-suspension.toml");
     let machine = include_str!("../../machines/epyc-7662-cx5.toml");
-    let wrong = |was: &str, is: &str| Plan::parse(&plan.replace(was, is), "plan.toml").expect_err(is).to_string();
+    let wrong =
+        |was: &str, is: &str| EventLoopPlan::parse(&plan.replace(was, is), "plan.toml").expect_err(is).to_string();
     let refused = |was: &str, is: &str| {
         assert!(machine.contains(was), "{was}");
         MachineFile::parse(&machine.replace(was, is), "machine.toml").expect_err(is).to_string()

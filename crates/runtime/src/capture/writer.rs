@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::pcapng::{self, CapturedPacket, Direction, Statistics};
-use crate::port::tap::{Counters, Source};
+use crate::port::tap::{Counters, TapSource};
 use napier_sys::clock::Clock;
 
 /// Pause between two looks at the rings, which must hold what comes meanwhile.
@@ -19,7 +19,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A tap's reading end and what its frames are.
 pub(super) struct Tapped {
-    pub(super) source: Source,
+    pub(super) source: TapSource,
     pub(super) queue: u16,
     pub(super) direction: Direction,
 }

@@ -12,7 +12,7 @@ use crate::netdev::Device;
 use crate::port::link::{self, LinkConfig, LinkError};
 use crate::port::memif::{AddMemifError, Control, MemifConfig};
 use crate::port::xsk::{AddXdpError, Attachment, NewXdp, XdpConfig, XdpInfo, XdpStats};
-use crate::port::{AddDeviceError, AddedDevice, EndConfig, Kind, Made, RxEnd, TxEnd};
+use crate::port::{AddDeviceError, AddedDevice, EndConfig, Made, PortKind, RxEnd, TxEnd};
 
 /// Why a link was not added.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +148,7 @@ impl DeviceHandle {
 
 impl EngineInner {
     /// Adds a device of any kind with one end here.
-    fn add<K: Kind>(self: &Arc<Self>, mut kind: K, mut end: EndConfig) -> Result<DeviceHandle, K::Error> {
+    fn add<K: PortKind>(self: &Arc<Self>, mut kind: K, mut end: EndConfig) -> Result<DeviceHandle, K::Error> {
         let mut table = self.devices.lock();
         let (queues, mtu) = kind.shape();
         self.devices.check(&table, &end, queues, mtu)?;

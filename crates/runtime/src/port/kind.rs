@@ -1,6 +1,6 @@
 //! What the engine and the kinds of devices ask of each other. All of it is control: no packet comes this way.
 //!
-//! A kind is a folder beside this file. It makes the queues of a device ([`Kind`]) and looks after the peer
+//! A kind is a folder beside this file. It makes the queues of a device ([`PortKind`]) and looks after the peer
 //! ([`AddedDevice`]), device by device or by one [`Service`] for all.
 
 use std::any::Any;
@@ -93,7 +93,7 @@ pub(crate) struct Made {
 }
 
 /// A device that is about to be added.
-pub(crate) trait Kind {
+pub(crate) trait PortKind {
     /// Why it cannot be.
     type Error: From<AddDeviceError>;
 

@@ -96,7 +96,7 @@ pub(crate) use bell::Bell;
 pub(crate) use counters::{Counter, FrameAccount, RxCounters, TxCounters};
 pub(crate) use irq::{EDGES, InterruptLine, IrqCpu, Tokens};
 pub use kind::{AddDeviceError, EndConfig};
-pub(crate) use kind::{AddedDevice, Kind, Made, Service, ServiceHost};
+pub(crate) use kind::{AddedDevice, Made, PortKind, Service, ServiceHost};
 pub(crate) use link_line::LinkLine;
 pub(crate) use lock::{lock, lock_root, wait_for};
 pub(crate) use moved::{MovedTx, Tell};

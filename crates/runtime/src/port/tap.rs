@@ -100,7 +100,7 @@ pub(crate) struct Sink {
 }
 
 /// The reading end.
-pub(crate) struct Source {
+pub(crate) struct TapSource {
     ring: spsc::Consumer<u64>,
     /// The next record, whose bytes are still in the ring.
     next: Option<Head>,
@@ -120,10 +120,10 @@ pub(crate) struct Head {
 }
 
 /// A ring of `bytes`, rounded up to a power of two, for frames cut at `snaplen`.
-pub(crate) fn ring(bytes: u32, snaplen: u32, counters: Arc<Counters>) -> (Sink, Source) {
+pub(crate) fn ring(bytes: u32, snaplen: u32, counters: Arc<Counters>) -> (Sink, TapSource) {
     let (producer, consumer) = spsc::channel(bytes / 8);
     let sink = Sink { ring: producer, snaplen: snaplen as usize, counters, lost: 0 };
-    (sink, Source { ring: consumer, next: None })
+    (sink, TapSource { ring: consumer, next: None })
 }
 
 impl Sink {
@@ -162,7 +162,7 @@ impl Sink {
     }
 }
 
-impl Source {
+impl TapSource {
     /// The oldest record, without taking it.
     pub(crate) fn peek(&mut self) -> Option<Head> {
         if self.next.is_none() {

@@ -29,14 +29,14 @@ pub(super) trait Expectations {
 
 /// A place between events, and the place that it was reached from.
 #[derive(Copy, Clone)]
-struct Place {
+struct PathPlace {
     at: usize,
     from: usize,
 }
 
 /// Finds the way through `seen` events.
 pub(super) fn find(expectations: &impl Expectations, seen: usize) -> Path {
-    let mut levels: Vec<Vec<Place>> = vec![vec![Place { at: 0, from: 0 }]];
+    let mut levels: Vec<Vec<PathPlace>> = vec![vec![PathPlace { at: 0, from: 0 }]];
     for expected in 0..expectations.count() {
         let next = reach(expectations, expected, &levels[expected], seen);
         if next.is_empty() {
@@ -58,11 +58,11 @@ pub(super) fn find(expectations: &impl Expectations, seen: usize) -> Path {
 }
 
 /// The places after one more expectation, in order.
-fn reach(expectations: &impl Expectations, expected: usize, places: &[Place], seen: usize) -> Vec<Place> {
+fn reach(expectations: &impl Expectations, expected: usize, places: &[PathPlace], seen: usize) -> Vec<PathPlace> {
     let count = |n: i64| usize::try_from(n).unwrap_or(if n < 0 { 0 } else { usize::MAX });
     let repeat = expectations.repeat(expected);
     let (least, most) = (count(repeat.min), count(repeat.max));
-    let mut next: Vec<Place> = Vec::new();
+    let mut next: Vec<PathPlace> = Vec::new();
     // Events up to here, from the last place, fit; so the same run is not looked at twice.
     let mut run_end = 0;
     for place in places {
@@ -74,7 +74,7 @@ fn reach(expectations: &impl Expectations, expected: usize, places: &[Place], se
         let begins = end > place.at && expectations.in_time(expected, place.at);
         let end = if begins { end } else { place.at };
         let first = place.at.saturating_add(least).max(next.last().map_or(0, |last| last.at + 1));
-        next.extend((first..=end).map(|at| Place { at, from: place.at }));
+        next.extend((first..=end).map(|at| PathPlace { at, from: place.at }));
     }
     next
 }

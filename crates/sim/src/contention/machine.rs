@@ -13,7 +13,7 @@ use super::plan::{Path, Plan, PlanError, Settings};
 use super::queue::Queue;
 use super::spin::WorkerId;
 use super::topology::{Cpu, Topology};
-use super::worker::{Goal, Lock, Step, Worker};
+use super::worker::{Goal, Lock, Worker, WorkerStep};
 use napier_core::histogram::Histogram;
 use napier_rng::stream;
 
@@ -21,7 +21,7 @@ use napier_rng::stream;
 const TICK_PERIOD_NS: u64 = 1_000_000;
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
+struct DueStep {
     at_ns: u64,
     /// Events of the same time happen in the order in which they were asked for.
     number: u64,
@@ -35,10 +35,10 @@ pub(super) struct Machine {
     pub(super) costs: Costs,
     pub(super) wires: Wires,
     pub(super) now_ns: u64,
-    agenda: BinaryHeap<Reverse<Event>>,
+    agenda: BinaryHeap<Reverse<DueStep>>,
     events: u64,
     /// What each worker does next.
-    steps: Vec<Step>,
+    steps: Vec<WorkerStep>,
     /// Senders first, then one per queue for its completions.
     pub(super) workers: Vec<Worker>,
     pub(super) queues: Vec<Queue>,
@@ -94,7 +94,7 @@ impl Machine {
             now_ns: 0,
             agenda: BinaryHeap::new(),
             events: 0,
-            steps: vec![Step::Send; workers.len()],
+            steps: vec![WorkerStep::Send; workers.len()],
             workers,
             queues,
             senders,
@@ -107,7 +107,7 @@ impl Machine {
         for sender in 0..plan.senders {
             machine.begin_busy(sender);
             let start_ns = random.random_range(0..plan.costs.send_ns.max(1));
-            machine.at(start_ns, sender, Step::Send);
+            machine.at(start_ns, sender, WorkerStep::Send);
         }
         machine
     }
@@ -132,42 +132,42 @@ impl Machine {
         self.now_ns = end_ns;
     }
 
-    fn step(&mut self, id: WorkerId, step: Step) {
+    fn step(&mut self, id: WorkerId, step: WorkerStep) {
         match step {
-            Step::Send => self.send(id),
-            Step::Enter => self.enter(id),
-            Step::Looked => self.looked(id),
-            Step::Pushing => self.pushing(id),
-            Step::Taken => self.taken(id),
-            Step::RunningRead => self.running_read(id),
-            Step::Arrived(lock, goal) => self.arrived(id, lock, goal),
-            Step::Locked(Lock::Busy, goal) => self.lock(id, Lock::Root, goal, self.now_ns),
-            Step::Locked(Lock::Root, Goal::Queue) => self.root_locked(id),
-            Step::Locked(Lock::Root, Goal::Relock) => self.relocked(id),
-            Step::Locked(Lock::Root, Goal::Softirq) => self.softirq_locked(id),
-            Step::Queued => self.queued(id),
-            Step::Dequeued => self.dequeued(id),
-            Step::Transmitted => self.lock(id, Lock::Root, Goal::Relock, self.now_ns),
-            Step::Leave => self.leave(id),
-            Step::Interrupt => self.interrupt(id),
-            Step::Completed => self.completed(id),
+            WorkerStep::Send => self.send(id),
+            WorkerStep::Enter => self.enter(id),
+            WorkerStep::Looked => self.looked(id),
+            WorkerStep::Pushing => self.pushing(id),
+            WorkerStep::Taken => self.taken(id),
+            WorkerStep::RunningRead => self.running_read(id),
+            WorkerStep::Arrived(lock, goal) => self.arrived(id, lock, goal),
+            WorkerStep::Locked(Lock::Busy, goal) => self.lock(id, Lock::Root, goal, self.now_ns),
+            WorkerStep::Locked(Lock::Root, Goal::Queue) => self.root_locked(id),
+            WorkerStep::Locked(Lock::Root, Goal::Relock) => self.relocked(id),
+            WorkerStep::Locked(Lock::Root, Goal::Softirq) => self.softirq_locked(id),
+            WorkerStep::Queued => self.queued(id),
+            WorkerStep::Dequeued => self.dequeued(id),
+            WorkerStep::Transmitted => self.lock(id, Lock::Root, Goal::Relock, self.now_ns),
+            WorkerStep::Leave => self.leave(id),
+            WorkerStep::Interrupt => self.interrupt(id),
+            WorkerStep::Completed => self.completed(id),
         }
     }
 
     /// At `at_ns`, the worker does `step`.
-    pub(super) fn at(&mut self, at_ns: u64, worker: WorkerId, step: Step) {
+    pub(super) fn at(&mut self, at_ns: u64, worker: WorkerId, step: WorkerStep) {
         self.steps[usize::from(worker)] = step;
         self.events += 1;
-        self.agenda.push(Reverse(Event { at_ns, number: self.events, worker }));
+        self.agenda.push(Reverse(DueStep { at_ns, number: self.events, worker }));
     }
 
     /// What a worker does next that waits for a lock, and is on the agenda once it has it.
-    pub(super) fn wait_for(&mut self, worker: WorkerId, step: Step) {
+    pub(super) fn wait_for(&mut self, worker: WorkerId, step: WorkerStep) {
         self.steps[usize::from(worker)] = step;
     }
 
     /// What the worker does next.
-    pub(super) fn step_of(&self, worker: WorkerId) -> Step {
+    pub(super) fn step_of(&self, worker: WorkerId) -> WorkerStep {
         self.steps[usize::from(worker)]
     }
 

@@ -3,7 +3,7 @@
 
 use super::machine::Machine;
 use super::spin::WorkerId;
-use super::worker::{Goal, Lock, Step};
+use super::worker::{Goal, Lock, WorkerStep};
 
 /// Most packets of one poll. Source: the budget of a poll, and of the completions of common drivers.
 const POLL_PKTS_MAX: u32 = 64;
@@ -20,7 +20,7 @@ impl Machine {
         let at_ns = first.done_ns.max(queue.last_interrupt_ns + moderation_ns).max(now_ns);
         queue.armed = false;
         let id = (self.senders + queue_index) as WorkerId;
-        self.at(at_ns, id, Step::Interrupt);
+        self.at(at_ns, id, WorkerStep::Interrupt);
     }
 
     pub(super) fn interrupt(&mut self, id: WorkerId) {
@@ -34,7 +34,7 @@ impl Machine {
 
     /// Goes on with a poll, or ends it.
     pub(super) fn poll_on(&mut self, id: WorkerId, from_ns: u64) {
-        self.at(from_ns, id, Step::Completed);
+        self.at(from_ns, id, WorkerStep::Completed);
     }
 
     /// Packets that the device is done with are given back, a few at a time.

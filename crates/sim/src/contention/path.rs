@@ -17,7 +17,7 @@ use super::packet::SentPacket;
 use super::plan::Path;
 use super::queue::Queue;
 use super::spin::WorkerId;
-use super::worker::{Goal, Lock, Step};
+use super::worker::{Goal, Lock, WorkerStep};
 
 impl Machine {
     /// Goes on with a push whose head was read: the line is asked for, to write to it.
@@ -25,7 +25,7 @@ impl Machine {
         let now_ns = self.now_ns;
         let (queue, wires, cpu) = self.queue_of(id);
         let here_ns = queue.list.line.write(wires, cpu, now_ns);
-        self.at(here_ns, id, Step::Pushing);
+        self.at(here_ns, id, WorkerStep::Pushing);
     }
 
     /// The line is here, and stays for the few instructions up to the swap: the next request takes longer to reach it.
@@ -58,14 +58,14 @@ impl Machine {
             }
         };
         match pushed {
-            Pushed::Handed => self.at(done_ns, id, Step::Leave),
+            Pushed::Handed => self.at(done_ns, id, WorkerStep::Leave),
             Pushed::Flush => self.lock(id, Lock::Root, Goal::Queue, done_ns),
             Pushed::BurstDrop => {
                 let Some(packet) = self.worker(id).packet.take() else {
                     panic!("a push that is refused has its packet")
                 };
                 let done_ns = self.drop_packet(&packet, id, done_ns);
-                self.at(done_ns, id, Step::Leave);
+                self.at(done_ns, id, WorkerStep::Leave);
             }
         }
     }
@@ -74,17 +74,17 @@ impl Machine {
     pub(super) fn lock(&mut self, id: WorkerId, lock: Lock, goal: Goal, from_ns: u64) {
         let (queue, wires, cpu) = self.queue_of(id);
         let arrived_ns = of(queue, lock).request(wires, cpu, from_ns);
-        self.at(arrived_ns, id, Step::Arrived(lock, goal));
+        self.at(arrived_ns, id, WorkerStep::Arrived(lock, goal));
     }
 
     pub(super) fn arrived(&mut self, id: WorkerId, lock: Lock, goal: Goal) {
         let now_ns = self.now_ns;
         let (queue, _, cpu) = self.queue_of(id);
         if of(queue, lock).arrive(id, cpu) {
-            self.at(now_ns, id, Step::Locked(lock, goal));
+            self.at(now_ns, id, WorkerStep::Locked(lock, goal));
         } else {
             // Not on the agenda: the holder will put it there.
-            self.wait_for(id, Step::Locked(lock, goal));
+            self.wait_for(id, WorkerStep::Locked(lock, goal));
         }
     }
 
@@ -94,7 +94,7 @@ impl Machine {
         if let Some(next) = of(queue, lock).release(wires, id, cpu, now_ns) {
             let step = self.step_of(next.worker);
             assert!(
-                matches!(step, Step::Locked(waited, _) if waited == lock),
+                matches!(step, WorkerStep::Locked(waited, _) if waited == lock),
                 "who waits for a lock does nothing else"
             );
             self.at(next.at_ns, next.worker, step);
@@ -108,7 +108,7 @@ impl Machine {
             Path::List => {
                 let (queue, wires, cpu) = self.queue_of(id);
                 let taken_ns = queue.list.line.write(wires, cpu, now_ns);
-                self.at(taken_ns, id, Step::Taken);
+                self.at(taken_ns, id, WorkerStep::Taken);
             }
             Path::Locked => {
                 let Some(packet) = self.worker(id).packet.take() else { panic!("a sender queues its own packet") };
@@ -149,7 +149,7 @@ impl Machine {
         }
         let worker = self.worker(id);
         (worker.run, worker.dropped) = (flushed.run, dropped);
-        self.at(queued_ns, id, Step::Queued);
+        self.at(queued_ns, id, WorkerStep::Queued);
     }
 
     /// The lines of fq that a worker writes to who queues or dequeues the packet.
@@ -193,7 +193,7 @@ impl Machine {
             done_ns = self.drop_packet(&drop.packet, id, done_ns);
         }
         self.worker(id).dropped = dropped;
-        self.at(done_ns, id, Step::Leave);
+        self.at(done_ns, id, WorkerStep::Leave);
     }
 
     fn drop_packet(&mut self, packet: &SentPacket, by: WorkerId, from_ns: u64) -> u64 {

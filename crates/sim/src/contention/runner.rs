@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::packet::SentPacket;
 use super::queue::InFlight;
 use super::spin::WorkerId;
-use super::worker::{Lock, Step};
+use super::worker::{Lock, WorkerStep};
 
 impl Machine {
     /// Goes on with a run; the root lock is held.
@@ -19,13 +19,13 @@ impl Machine {
             TxStep::Dequeue => {
                 let dequeued_ns = self.dequeue(id, &mut run, now_ns);
                 self.worker(id).run = Some(run);
-                self.at(dequeued_ns, id, Step::Dequeued);
+                self.at(dequeued_ns, id, WorkerStep::Dequeued);
             }
             TxStep::TxLock { .. } => {
                 self.unlock(id, Lock::Root);
                 let transmitted_ns = self.transmit(id, &mut run, now_ns);
                 self.worker(id).run = Some(run);
-                self.at(transmitted_ns, id, Step::Transmitted);
+                self.at(transmitted_ns, id, WorkerStep::Transmitted);
             }
             TxStep::Finish(end) => {
                 self.finish(id, run, end);

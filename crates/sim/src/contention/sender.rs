@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::packet::SentPacket;
 use super::plan::Path;
 use super::spin::WorkerId;
-use super::worker::{Goal, Lock, Step};
+use super::worker::{Goal, Lock, WorkerStep};
 
 /// Times that a transmit softirq is taken up again at once. Source: `kernel/softirq.c MAX_SOFTIRQ_RESTART`.
 const SOFTIRQ_RESTARTS: u32 = 10;
@@ -34,7 +34,7 @@ impl Machine {
         worker.memory_at = worker.cpu;
         worker.packet = Some(SentPacket { sender: id, bytes, fast: false, links_at: worker.cpu, data_at: worker.cpu });
         let done_ns = self.spend(id, now_ns, stall_ns, self.costs.send_ns);
-        self.at(done_ns, id, Step::Enter);
+        self.at(done_ns, id, WorkerStep::Enter);
     }
 
     /// Memory came back; who slept for it is woken when half of it is free. Source: `net/core/sock.c sock_wfree`,
@@ -57,7 +57,7 @@ impl Machine {
         let awake_ns = (self.now_ns + cost_ns + wake_ns).max(asleep_ns) + self.costs.wake_latency_ns;
         let worker = self.worker(sender);
         (worker.is_busy, worker.busy_since_ns) = (true, awake_ns);
-        self.at(awake_ns, sender, Step::Send);
+        self.at(awake_ns, sender, WorkerStep::Send);
         cost_ns + wake_ns
     }
 
@@ -71,12 +71,12 @@ impl Machine {
             Path::List => {
                 let (queue, wires, cpu) = self.queue_of(id);
                 let seen_ns = queue.list.line.read(wires, cpu, ready_ns);
-                self.at(seen_ns, id, Step::Looked);
+                self.at(seen_ns, id, WorkerStep::Looked);
             }
             Path::Locked => {
                 let (queue, wires, cpu) = self.queue_of(id);
                 let seen_ns = queue.root_lock.read(wires, cpu, ready_ns);
-                self.at(seen_ns, id, Step::RunningRead);
+                self.at(seen_ns, id, WorkerStep::RunningRead);
             }
         }
     }
@@ -124,6 +124,6 @@ impl Machine {
             self.worker(id).softirq_raised = false;
             return self.lock(id, Lock::Root, Goal::Softirq, now_ns);
         }
-        self.at(now_ns, id, Step::Send);
+        self.at(now_ns, id, WorkerStep::Send);
     }
 }

@@ -10,7 +10,7 @@ use super::topology::Cpu;
 
 /// What a worker does when its time comes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum WorkerStep {
     /// A sender calls `send()`.
     Send,
     /// `__dev_queue_xmit` begins.

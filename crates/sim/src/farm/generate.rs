@@ -23,7 +23,7 @@ const DRAIN_BOUND: Span = Span::from_secs(2);
 /// The random scenario of one seed.
 #[must_use]
 pub fn scenario(seed: u64) -> Scenario {
-    let mut draw = Draw { rng: napier_rng::stream(seed, "scenario"), real_time: false };
+    let mut draw = FarmDraw { rng: napier_rng::stream(seed, "scenario"), real_time: false };
     let mut machine = draw.machine(seed);
     let mut timeline = draw.timeline(&machine);
     super::transmit::add(seed, &mut machine, &mut timeline);
@@ -46,19 +46,19 @@ pub fn scenario(seed: u64) -> Scenario {
     }
 }
 
-struct Draw {
+struct FarmDraw {
     rng: Xoshiro256PlusPlus,
     /// Some NAPI threads are real-time: one that spins would keep every other thread of its CPU out for ever.
     real_time: bool,
 }
 
-impl Random for Draw {
+impl Random for FarmDraw {
     fn rng(&mut self) -> &mut Xoshiro256PlusPlus {
         &mut self.rng
     }
 }
 
-impl Draw {
+impl FarmDraw {
     fn machine(&mut self, seed: u64) -> Machine {
         let hz = self.of(&[100, 250, 1000]);
         let mut machine = Machine {

@@ -14,7 +14,7 @@ use napier_scenario::{
 
 /// Gives some scenarios groups, and things that happen to them.
 pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
-    let mut draw = Draw { rng: napier_rng::stream(seed, "groups") };
+    let mut draw = GroupDraw { rng: napier_rng::stream(seed, "groups") };
     if draw.one_in(2) {
         return;
     }
@@ -39,7 +39,7 @@ pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
 
 /// How the CPUs share cores and nodes; from a stream of its own, for it came later than the other draws.
 fn topology(seed: u64, cpus: u16) -> Topology {
-    let mut draw = Draw { rng: napier_rng::stream(seed, "topology") };
+    let mut draw = GroupDraw { rng: napier_rng::stream(seed, "topology") };
     let topology = Topology { threads_per_core: draw.of(&[1, 2]), nodes: draw.of(&[1, 2]) };
     if topology.fits(cpus) { topology } else { Topology::FLAT }
 }
@@ -49,17 +49,17 @@ fn control(machine: &Machine, group: GroupIx, deed: GroupDeed) -> Action {
     Action::Call { thread: ThreadIx(machine.threads.len() as u16 - 1), call: Call::Group(GroupCall { group, deed }) }
 }
 
-struct Draw {
+struct GroupDraw {
     rng: Xoshiro256PlusPlus,
 }
 
-impl Random for Draw {
+impl Random for GroupDraw {
     fn rng(&mut self) -> &mut Xoshiro256PlusPlus {
         &mut self.rng
     }
 }
 
-impl Draw {
+impl GroupDraw {
     /// One group or two, of some of the CPUs and some of the instances.
     fn groups(&mut self, machine: &mut Machine) {
         let count = if machine.cpus > 1 && self.one_in(3) { 2 } else { 1 };

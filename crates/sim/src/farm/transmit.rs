@@ -14,7 +14,7 @@ use napier_scenario::{
 
 /// Gives some scenarios a transmit side, and traffic on it.
 pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
-    let mut draw = Draw { rng: napier_rng::stream(seed, "transmit") };
+    let mut draw = TransmitDraw { rng: napier_rng::stream(seed, "transmit") };
     if draw.one_in(2) {
         return;
     }
@@ -61,17 +61,17 @@ fn control(machine: &Machine, call: Call) -> Action {
     Action::Call { thread: ThreadIx(machine.threads.len() as u16 - 1), call }
 }
 
-struct Draw {
+struct TransmitDraw {
     rng: Xoshiro256PlusPlus,
 }
 
-impl Random for Draw {
+impl Random for TransmitDraw {
     fn rng(&mut self) -> &mut Xoshiro256PlusPlus {
         &mut self.rng
     }
 }
 
-impl Draw {
+impl TransmitDraw {
     fn until(&mut self, last: Instant) -> Instant {
         Instant::from_ns(self.rng.random_range(0..=last.ns))
     }

@@ -127,7 +127,7 @@ struct Entry<S> {
     /// The only socket, or the first.
     socket: Arc<S>,
     /// All of them, if there are several.
-    group: Option<Arc<Group<S>>>,
+    group: Option<Arc<SocketGroup<S>>>,
     ports: u32,
     hash: u32,
 }
@@ -140,7 +140,7 @@ impl<S> Clone for Entry<S> {
     }
 }
 
-struct Group<S> {
+struct SocketGroup<S> {
     by_napi: bool,
     members: Vec<Arc<S>>,
 }
@@ -175,7 +175,7 @@ impl<S: Demuxed> Entry<S> {
     fn set_members(&mut self, members: Vec<Arc<S>>, by_napi: bool) {
         self.socket = members[0].clone();
         // A group of one keeps its rule: others may join again.
-        self.group = Some(Arc::new(Group { by_napi, members }));
+        self.group = Some(Arc::new(SocketGroup { by_napi, members }));
     }
 
     #[inline]
@@ -187,7 +187,7 @@ impl<S: Demuxed> Entry<S> {
     }
 }
 
-impl<S: Demuxed> Group<S> {
+impl<S: Demuxed> SocketGroup<S> {
     /// By NAPI: the member that already serves this instance; else the first that serves none yet, which is claimed by
     /// one compare-and-swap so that two instances never share a member while another is free; else as by hash.
     #[inline(never)]

@@ -11,12 +11,12 @@ use crate::wire::addr::{Addr, End};
 
 /// Where a packet is to go: the far end, and for a link-local one the interface (0: any).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct Destination {
     pub(crate) dst: End,
     pub(crate) scope: u32,
 }
 
-impl Target {
+impl Destination {
     /// # Errors
     /// EAFNOSUPPORT for an IPv4-mapped address.
     pub(crate) fn new(addr: &SocketAddr) -> io::Result<Self> {
@@ -52,8 +52,8 @@ pub(crate) struct Way<'a> {
 /// # Errors
 /// EINVAL for port 0, EACCES for a broadcast address, ENETUNREACH if no device's prefix holds the destination and there is
 /// no gateway; our own addresses count as such, as there is no loopback device, and so do multicast groups.
-pub(crate) fn route(snapshot: &Snapshot, target: Target) -> io::Result<Way<'_>> {
-    let Target { dst, scope } = target;
+pub(crate) fn route(snapshot: &Snapshot, target: Destination) -> io::Result<Way<'_>> {
+    let Destination { dst, scope } = target;
     if dst.port == 0 {
         return Err(errno(libc::EINVAL));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::listener::Limits;
 use super::settings::{ConnSettings, settings};
 use crate::tables::bind::{Binding, binding, own_end};
-use crate::tables::path::Target;
+use crate::tables::path::Destination;
 use crate::wire::addr::End;
 
 /// Connections that wait to be accepted. Source: `include/linux/socket.h SOMAXCONN`.
@@ -94,8 +94,8 @@ impl TcpStreamBuilder {
     settings!(settings);
 
     /// The own end that was asked for, and the peer.
-    pub(crate) fn ends(&self, peer: SocketAddr) -> io::Result<(Option<End>, Target)> {
-        let target = Target::new(&peer)?;
+    pub(crate) fn ends(&self, peer: SocketAddr) -> io::Result<(Option<End>, Destination)> {
+        let target = Destination::new(&peer)?;
         Ok((self.local.map(own_end).transpose()?, target))
     }
 }

@@ -8,7 +8,7 @@ use napier_sys::clock::Clock;
 use smoltcp::wire::IpEndpoint;
 
 use crate::errno::errno;
-use crate::tables::path::{Target, Way, route};
+use crate::tables::path::{Destination, Way, route};
 use crate::tables::registry::EPHEMERAL;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
@@ -29,7 +29,7 @@ use crate::wire::addr::End;
 pub(super) fn connect(
     tcp: &Tcp,
     local: Option<End>,
-    target: Target,
+    target: Destination,
     nodelay: bool,
     settings: &ConnSettings,
 ) -> io::Result<Arc<Conn>> {

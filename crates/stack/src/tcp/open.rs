@@ -11,7 +11,7 @@ use super::connect::connect;
 use super::listener::ListenerInner;
 use super::stream::TcpStream;
 use crate::tables::demux::Tuple;
-use crate::tables::path::Target;
+use crate::tables::path::Destination;
 use crate::wire::PROTO_TCP;
 use crate::wire::addr::End;
 
@@ -32,7 +32,7 @@ impl Tcp {
     pub(crate) fn connect(
         self: &Arc<Self>,
         builder: TcpStreamBuilder,
-        ends: (Option<End>, Target),
+        ends: (Option<End>, Destination),
     ) -> io::Result<TcpStream> {
         let TcpStreamBuilder { nonblocking, nodelay, timeout, settings, .. } = builder;
         let (local, target) = ends;

@@ -15,7 +15,7 @@ use super::outlet::route::Route;
 use super::rules::Cause;
 use crate::counters::Counter;
 use crate::options;
-use crate::tables::path::Target;
+use crate::tables::path::Destination;
 
 impl ListenerInner<Conn> {
     /// A SYN that no connection wants.
@@ -38,7 +38,7 @@ impl ListenerInner<Conn> {
         self.napi_id.store(record_napi_id(current, napi_id, false), Ordering::Relaxed);
         let flow = Flow { local: segment.dst, peer: segment.src };
         let scope = if flow.peer.addr.is_link_local_v6() { ifindex } else { 0 };
-        let route = Route::new(tables, flow.local, Target { dst: flow.peer, scope });
+        let route = Route::new(tables, flow.local, Destination { dst: flow.peer, scope });
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
         let conn = Arc::new(Conn::new(tcp, flow, route, self.limits.settings.buffers, &busy));
         self.embryos.counted();

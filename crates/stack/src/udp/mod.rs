@@ -30,7 +30,7 @@ pub use socket::{MergedDatagram, UdpSocket};
 
 use crate::tables::bind::own_end;
 use crate::tables::demux::{Demux, Tuple};
-use crate::tables::path::{Target, route};
+use crate::tables::path::{Destination, route};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::protocol::Protocol;
 use crate::tables::published::CurrentMoment;
@@ -91,7 +91,7 @@ impl Protocol for Udp {
             About::Error(told) => socket.told(told),
             About::TooBig(mtu) => {
                 let dst = quoted.to.addr;
-                let Ok(way) = route(snapshot, Target { dst: quoted.to, scope: 0 }) else { return true };
+                let Ok(way) = route(snapshot, Destination { dst: quoted.to, scope: 0 }) else { return true };
                 let (now, _) = snapshot.path_mtu(dst, way.interface.mtu);
                 let now = u32::try_from(now).unwrap_or(u32::MAX);
                 if let Some(bytes) = lowered(dst.is_v4(), mtu, quoted.packet_bytes, now) {

@@ -9,7 +9,7 @@ use napier_sys::clock::Clock;
 
 use crate::errno::errno;
 use crate::tables::neighbour::Key;
-use crate::tables::path::{Target, Way, route};
+use crate::tables::path::{Destination, Way, route};
 use crate::tables::{Interface, Snapshot};
 use crate::wire::addr::End;
 use crate::wire::template::Template;
@@ -23,7 +23,7 @@ const SLOTS: usize = 16;
 
 /// A way to one destination, ready to use.
 pub(crate) struct UdpPath {
-    pub(crate) target: Target,
+    pub(crate) target: Destination,
     pub(crate) interface: Arc<Interface>,
     pub(crate) template: Template,
     pub(crate) flow_hash: u32,
@@ -58,7 +58,7 @@ pub(crate) struct PathCache {
     /// By destination; empty until the first datagram. One for a connected socket.
     slots: Vec<Option<UdpPath>>,
     /// The peer, if it has been asked for and there is one.
-    pub(super) peer: Option<Target>,
+    pub(super) peer: Option<Destination>,
 }
 
 impl PathCache {
@@ -69,7 +69,7 @@ impl PathCache {
     }
 
     #[inline]
-    pub(super) fn find(&self, target: Target) -> Option<&UdpPath> {
+    pub(super) fn find(&self, target: Destination) -> Option<&UdpPath> {
         let path = self.slots.get(slot(target, self.slots.len().max(1)))?.as_ref()?;
         (path.target == target).then_some(path)
     }
@@ -88,8 +88,8 @@ impl PathCache {
 ///
 /// # Errors
 /// EAFNOSUPPORT if they are of different families; those of `route`.
-pub(crate) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Result<Resolved> {
-    let Target { dst, .. } = target;
+pub(crate) fn resolve(snapshot: &Snapshot, local: End, target: Destination) -> io::Result<Resolved> {
+    let Destination { dst, .. } = target;
     if local.addr.is_v4() != dst.addr.is_v4() {
         return Err(errno(libc::EAFNOSUPPORT));
     }
@@ -115,7 +115,7 @@ pub(crate) fn resolve(snapshot: &Snapshot, local: End, target: Target) -> io::Re
 
 /// Where the path to a destination stands among so many.
 #[inline]
-fn slot(target: Target, slots: usize) -> usize {
+fn slot(target: Destination, slots: usize) -> usize {
     let (_, low) = target.dst.addr.words();
     let mixed = low ^ (low >> 16) ^ u64::from(target.dst.port);
     let mixed = mixed ^ mixed >> 4 ^ mixed >> 8;

@@ -15,7 +15,7 @@ use crate::device::{PacketClass, TxError};
 use crate::errno::errno;
 use crate::tables::Tables;
 use crate::tables::neighbour::{HeldPacket, Key};
-use crate::tables::path::Target;
+use crate::tables::path::Destination;
 use crate::udp::paths::{self, Resolved, UdpPath};
 use crate::udp::queue::UdpInner;
 use crate::udp::sndbuf::Want;
@@ -41,7 +41,7 @@ impl UdpInner {
     pub(crate) fn send(
         &self,
         tables: &Tables,
-        target: Option<Target>,
+        target: Option<Destination>,
         len_max: usize,
         departs: Option<Instant>,
         build: &mut dyn FnMut(&mut [u8]) -> usize,
@@ -72,13 +72,13 @@ impl UdpInner {
         self.send_on(tables, cache.keep(path), None, packet, build)
     }
 
-    fn peer(&self) -> Option<Target> {
+    fn peer(&self) -> Option<Destination> {
         let ends = self.ends.load();
-        ends.tuple.peer.map(|dst| Target { dst, scope: ends.peer_scope })
+        ends.tuple.peer.map(|dst| Destination { dst, scope: ends.peer_scope })
     }
 
     #[cold]
-    fn resolve(&self, tables: &Tables, target: Target) -> io::Result<Resolved> {
+    fn resolve(&self, tables: &Tables, target: Destination) -> io::Result<Resolved> {
         tables.check_running()?;
         let resolved = paths::resolve(&tables.snapshot.load(), self.ends.load().tuple.local, target)?;
         if let Some(key) = resolved.stale {

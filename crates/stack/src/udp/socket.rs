@@ -12,7 +12,7 @@ use super::Udp;
 use crate::errno::errno;
 use crate::options::{OptionError, SocketOption};
 use crate::tables::demux::Tuple;
-use crate::tables::path::{Target, route};
+use crate::tables::path::{Destination, route};
 use crate::udp::builder::UdpSocketBuilder;
 use crate::udp::queue::{Attempt, Ends, Taken, UdpInner};
 use crate::wire::PROTO_UDP;
@@ -72,7 +72,7 @@ impl UdpSocket {
     /// `ENETUNREACH` if no device's prefix holds the peer, `EAFNOSUPPORT` if it is of another family than the socket,
     /// `EINVAL` for port 0, `EACCES` for a broadcast address.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
-        let target = Target::new(&peer)?;
+        let target = Destination::new(&peer)?;
         let tables = &self.udp.tables;
         let writer = &mut tables.lock();
         tables.check_running()?;
@@ -297,7 +297,7 @@ impl UdpSocket {
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
         let target = match to {
-            Some(to) => Some(Target::new(&to)?),
+            Some(to) => Some(Destination::new(&to)?),
             None => None,
         };
         let mut build = Some(build);

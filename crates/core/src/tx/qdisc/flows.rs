@@ -18,7 +18,7 @@ pub const FLOWS_MAX: usize = 65_536;
 const IDLE_MAX: Span = Span::from_secs(3);
 
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Place {
+pub(super) enum FlowPlace {
     Detached,
     /// On the new or the old list.
     Listed,
@@ -33,7 +33,7 @@ pub(super) struct Flow {
     pub(super) credit_bytes: i64,
     /// Pacing: no packet before this.
     pub(super) next_departs: Instant,
-    pub(super) place: Place,
+    pub(super) place: FlowPlace,
     pub(super) detached_at: Instant,
     next: u32,
     /// On the detached list only.
@@ -89,7 +89,7 @@ impl Flows {
             packets: PacketList::EMPTY,
             credit_bytes,
             next_departs: Instant::ZERO,
-            place: Place::Detached,
+            place: FlowPlace::Detached,
             detached_at: now,
             next: NONE,
             prev: NONE,
@@ -104,7 +104,7 @@ impl Flows {
     /// Appends a flow that is on no list.
     pub(super) fn push_back(&mut self, list: &mut FlowList, at: u32) {
         let flow = self.get(at);
-        (flow.next, flow.place) = (NONE, Place::Listed);
+        (flow.next, flow.place) = (NONE, FlowPlace::Listed);
         let last = core::mem::replace(&mut list.tail, at);
         if last == NONE {
             list.head = at;
@@ -128,7 +128,7 @@ impl Flows {
         self.push_back(&mut detached, at);
         self.detached = detached;
         let flow = self.get(at);
-        (flow.place, flow.detached_at, flow.prev) = (Place::Detached, now, last);
+        (flow.place, flow.detached_at, flow.prev) = (FlowPlace::Detached, now, last);
     }
 
     /// An idle flow is idle no more.

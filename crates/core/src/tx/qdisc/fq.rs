@@ -5,7 +5,7 @@
 //! kernel's three priority bands, its separate flow for control traffic, and marking are left out.
 
 use super::delay::DelayHeap;
-use super::flows::{FLOWS_MAX, FlowList, Flows, Place};
+use super::flows::{FLOWS_MAX, FlowList, FlowPlace, Flows};
 use super::packets::{NONE, Packets};
 use super::{Dequeued, RATE_UNLIMITED};
 use crate::time::{Instant, Span};
@@ -136,7 +136,7 @@ impl<P: TxPacket> Fq<P> {
             return Err(DroppedPacket { packet, reason: DropReason::FlowLimit });
         }
         self.packets.insert(&mut flow.packets, packet, departs);
-        if flow.place == Place::Detached {
+        if flow.place == FlowPlace::Detached {
             if now - flow.detached_at > self.config.refill_delay {
                 flow.credit_bytes = flow.credit_bytes.max(self.config.quantum_bytes.into());
             }
@@ -187,7 +187,7 @@ impl<P: TxPacket> Fq<P> {
             };
             let departs = departs.max(flow.next_departs);
             if departs > now {
-                (flow.next_departs, flow.place) = (departs, Place::Throttled);
+                (flow.next_departs, flow.place) = (departs, FlowPlace::Throttled);
                 self.flows.pop_front(list);
                 self.delayed.push(departs, at);
                 continue;

@@ -9,7 +9,7 @@ use napier_sim::machine::Work;
 use napier_sim::machine::bulk::{Asks, FlowFigures, Flows, Polls};
 use napier_sim::machine::figures::Length;
 
-use super::{Grid, GridSubject, Kind, Offer, modes, published, two_hosts};
+use super::{Grid, GridKind, GridSubject, Offer, modes, published, two_hosts};
 use crate::plan::machine::{MachineFile, Wire, points_ns};
 
 /// Bytes of a request to read, and of an answer to a write, with what a protocol puts around them; estimated.
@@ -33,7 +33,7 @@ pub struct Size {
 }
 
 /// Reads a plan.
-pub(super) fn read(kind: Kind, whole: Table<'_>) -> Result<Grid, ParseError> {
+pub(super) fn read(kind: GridKind, whole: Table<'_>) -> Result<Grid, ParseError> {
     let whole = whole.only(&[
         "title",
         "kind",
@@ -54,7 +54,7 @@ pub(super) fn read(kind: Kind, whole: Table<'_>) -> Result<Grid, ParseError> {
         return Err(loads.error("a plan has a load at least"));
     }
     let (machine, wire) = two_hosts(&whole)?;
-    if kind == Kind::RemoteSsd && machine.storage.times.iter().any(|times| times[5] == 0) {
+    if kind == GridKind::RemoteSsd && machine.storage.times.iter().any(|times| times[5] == 0) {
         return Err(whole.need("machine")?.error("this machine has no storage; expected one with [storage]"));
     }
     let cpus: u16 = whole.need("cpus")?.number(2..=1024)?;
@@ -77,16 +77,18 @@ pub(super) fn read(kind: Kind, whole: Table<'_>) -> Result<Grid, ParseError> {
     })
 }
 
-const fn expected(kind: Kind) -> &'static str {
+const fn expected(kind: GridKind) -> &'static str {
     match kind {
-        Kind::TcpRr => "an array of loads such as { request = 1, response = 1, measured = \"100ms\" }, sizes in bytes",
+        GridKind::TcpRr => {
+            "an array of loads such as { request = 1, response = 1, measured = \"100ms\" }, sizes in bytes"
+        }
         _ => "an array of loads such as { bytes = 4096, rate = 500000, measured = \"100ms\" }",
     }
 }
 
-fn offer(kind: Kind, node: &Node<'_>) -> Result<Offer, ParseError> {
+fn offer(kind: GridKind, node: &Node<'_>) -> Result<Offer, ParseError> {
     let keys: &[&str] = match kind {
-        Kind::TcpRr => &["request", "response", "warm-up", "measured"],
+        GridKind::TcpRr => &["request", "response", "warm-up", "measured"],
         _ => &["bytes", "rate", "warm-up", "measured"],
     };
     let table = node.table(expected(kind))?.only(keys)?;
@@ -96,7 +98,9 @@ fn offer(kind: Kind, node: &Node<'_>) -> Result<Offer, ParseError> {
     };
     let bytes = |key| table.need(key)?.number(1..=BYTES_MAX);
     Ok(match kind {
-        Kind::TcpRr => Offer::Messages { request_bytes: bytes("request")?, response_bytes: bytes("response")?, length },
+        GridKind::TcpRr => {
+            Offer::Messages { request_bytes: bytes("request")?, response_bytes: bytes("response")?, length }
+        }
         _ => {
             Offer::Operations { bytes: bytes("bytes")?, rate_rps: table.need("rate")?.number(1..=100_000_000)?, length }
         }

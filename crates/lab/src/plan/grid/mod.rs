@@ -29,7 +29,7 @@ pub use table::grid_table;
 
 /// What a plan is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum GridKind {
     /// `AF_XDP` programs on two hosts; a client sends at a fixed rate and computes after each answer.
     XskRr,
     /// One byte back and forth on one TCP connection.
@@ -44,7 +44,7 @@ pub enum Kind {
     Groups,
 }
 
-impl Kind {
+impl GridKind {
     /// The words for them in plan files.
     pub const WORDS: [&str; 6] = ["xsk-rr", "busy-read", "udp-stream", "tcp-rr", "remote-ssd", "groups"];
     const ALL: [Self; 6] = [Self::XskRr, Self::BusyRead, Self::UdpStream, Self::TcpRr, Self::RemoteSsd, Self::Groups];
@@ -201,7 +201,7 @@ pub enum GridSubject {
 #[derive(Clone, Debug)]
 pub struct Grid {
     /// Of what.
-    pub kind: Kind,
+    pub kind: GridKind,
     /// What it reproduces.
     pub title: String,
     /// Modes, in the plan's order.
@@ -219,23 +219,25 @@ impl Grid {
     ///
     /// # Errors
     /// The first thing that is wrong, with its file and line.
-    pub fn parse(kind: Kind, text: &str, file: &str) -> Result<Self, ParseError> {
+    pub fn parse(kind: GridKind, text: &str, file: &str) -> Result<Self, ParseError> {
         read_file(text, file, |whole| match kind {
-            Kind::XskRr | Kind::BusyRead => Self::read_pair(kind, whole),
-            Kind::UdpStream => Self::read_senders(whole),
-            Kind::TcpRr | Kind::RemoteSsd => many::read(kind, whole),
-            Kind::Groups => groups::read(whole),
+            GridKind::XskRr | GridKind::BusyRead => Self::read_pair(kind, whole),
+            GridKind::UdpStream => Self::read_senders(whole),
+            GridKind::TcpRr | GridKind::RemoteSsd => many::read(kind, whole),
+            GridKind::Groups => groups::read(whole),
         })
     }
 
-    fn read_pair(kind: Kind, whole: Table<'_>) -> Result<Self, ParseError> {
+    fn read_pair(kind: GridKind, whole: Table<'_>) -> Result<Self, ParseError> {
         let keys: &[&str] = match kind {
-            Kind::XskRr => &["title", "kind", "machine", "published", "modes", "loads", "warm-up", "measured", "seeds"],
+            GridKind::XskRr => {
+                &["title", "kind", "machine", "published", "modes", "loads", "warm-up", "measured", "seeds"]
+            }
             _ => &["title", "kind", "machine", "published", "modes", "warm-up", "measured", "seeds"],
         };
         let whole = whole.only(keys)?;
         let loads = match kind {
-            Kind::XskRr => whole.need("loads")?.list(LOADS)?.iter().map(offer).collect::<Result<Vec<_>, _>>()?,
+            GridKind::XskRr => whole.need("loads")?.list(LOADS)?.iter().map(offer).collect::<Result<Vec<_>, _>>()?,
             _ => vec![Offer::Closed],
         };
         if loads.is_empty() {
@@ -262,9 +264,9 @@ impl Grid {
         let whole = whole.only(&["title", "kind", "modes", "senders", "queues", "seed"])?;
         let (senders, queues) = (whole.need("senders")?.number(1..=1000)?, whole.need("queues")?.number(1..=1000)?);
         Ok(Self {
-            kind: Kind::UdpStream,
+            kind: GridKind::UdpStream,
             title: whole.need("title")?.text("what it reproduces")?.to_owned(),
-            modes: modes(&whole, Kind::UdpStream)?,
+            modes: modes(&whole, GridKind::UdpStream)?,
             loads: vec![Offer::Flood],
             subject: GridSubject::Senders { senders, queues, seed: whole.number("seed", 0..=i128::from(u64::MAX), 1)? },
             published: published::of_transmit(senders, queues),
@@ -339,7 +341,7 @@ fn offer(node: &Node<'_>) -> Result<Offer, ParseError> {
     Ok(Offer::Rate { pps, delay: table.short_span("delay", Span::ZERO)? })
 }
 
-fn modes(whole: &Table<'_>, kind: Kind) -> Result<Vec<&'static str>, ParseError> {
+fn modes(whole: &Table<'_>, kind: GridKind) -> Result<Vec<&'static str>, ParseError> {
     let node = whole.need("modes")?;
     let known = kind.modes();
     let mode = |node: &Node<'_>| node.word(|word| known.iter().find(|mode| **mode == word).copied(), known);

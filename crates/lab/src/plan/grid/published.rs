@@ -3,15 +3,15 @@
 use napier_scenario::ParseError;
 use napier_scenario::read::Node;
 
-use super::{Kind, Offer};
+use super::{GridKind, Offer};
 use crate::transmit::{Path, published};
 
 /// The tables that the program brings along: kind, text.
-const TABLES: &[(Kind, &str)] = &[
-    (Kind::XskRr, include_str!("../../../plans/published/xsk-rr.csv")),
-    (Kind::BusyRead, include_str!("../../../plans/published/busy-read.csv")),
-    (Kind::TcpRr, include_str!("../../../plans/published/tcp-rr.csv")),
-    (Kind::RemoteSsd, include_str!("../../../plans/published/remote-ssd.csv")),
+const TABLES: &[(GridKind, &str)] = &[
+    (GridKind::XskRr, include_str!("../../../plans/published/xsk-rr.csv")),
+    (GridKind::BusyRead, include_str!("../../../plans/published/busy-read.csv")),
+    (GridKind::TcpRr, include_str!("../../../plans/published/tcp-rr.csv")),
+    (GridKind::RemoteSsd, include_str!("../../../plans/published/remote-ssd.csv")),
 ];
 
 /// Rows of a table: mode, load, figures in the order of [`columns`].
@@ -38,19 +38,19 @@ impl Rows {
 }
 
 /// The figures that documents print of a kind, with the unit at the end.
-pub(super) const fn columns(kind: Kind) -> &'static [&'static str] {
+pub(super) const fn columns(kind: GridKind) -> &'static [&'static str] {
     match kind {
-        Kind::XskRr => &["p5_ns", "p50_ns", "p95_ns", "p99_ns"],
-        Kind::BusyRead => &["transactions_per_s"],
-        Kind::UdpStream => &["mpps", "cpu_pct"],
-        Kind::TcpRr => &["qps", "p50_us", "p90_us", "p99_us", "p999_us"],
-        Kind::Groups => &["qps", "p50_us", "p99_us", "p999_us", "cpus_polling", "cpus_busy"],
-        Kind::RemoteSsd => &["qps", "p50_us", "p95_us", "p99_us", "p999_us"],
+        GridKind::XskRr => &["p5_ns", "p50_ns", "p95_ns", "p99_ns"],
+        GridKind::BusyRead => &["transactions_per_s"],
+        GridKind::UdpStream => &["mpps", "cpu_pct"],
+        GridKind::TcpRr => &["qps", "p50_us", "p90_us", "p99_us", "p999_us"],
+        GridKind::Groups => &["qps", "p50_us", "p99_us", "p999_us", "cpus_polling", "cpus_busy"],
+        GridKind::RemoteSsd => &["qps", "p50_us", "p95_us", "p99_us", "p999_us"],
     }
 }
 
 /// The table of this name, which is that of its kind.
-pub(super) fn named(kind: Kind, node: &Node<'_>) -> Result<Rows, ParseError> {
+pub(super) fn named(kind: GridKind, node: &Node<'_>) -> Result<Rows, ParseError> {
     let name = node.text("the name of a published table")?;
     let found = TABLES.iter().find(|(of, _)| *of == kind && name == kind.name());
     let (_, text) = found.ok_or_else(|| {

@@ -11,7 +11,7 @@ use napier_sim::machine::figures::Length;
 use napier_sim::machine::rpc::{self, Hosts, RpcFigures, RpcPoller, RpcProgram, Traffic};
 use napier_sim::machine::{Work, WorkCosts};
 
-use super::{Grid, GridSubject, Kind, Offer, groups, many, path};
+use super::{Grid, GridKind, GridSubject, Offer, groups, many, path};
 use crate::parallel::in_parallel;
 use crate::plan::machine::{MachineFile, Wire};
 use crate::transmit::{self, Experiment};
@@ -168,7 +168,7 @@ fn traffic(wire: Wire, load: Offer) -> Traffic {
     Traffic { period, delay, wire: Span::from_ns(wire.one_way_ns), wire_noise: Span::from_ns(wire.noise_ns) }
 }
 
-fn together(kind: Kind, runs: &[&RpcFigures]) -> Result<Vec<(&'static str, f64)>, String> {
+fn together(kind: GridKind, runs: &[&RpcFigures]) -> Result<Vec<(&'static str, f64)>, String> {
     if let Some(broken) = runs.iter().find_map(|run| run.broken.clone()) {
         return Err(broken);
     }
@@ -185,7 +185,7 @@ fn together(kind: Kind, runs: &[&RpcFigures]) -> Result<Vec<(&'static str, f64)>
     let rates = [("interrupts_per_s", per_s(&|run| run.interrupts)), ("polls_per_s", per_s(&|run| run.polls))];
     let answers = ("transactions_per_s", per_s(&|run| run.latency_ns.len() as u64));
     Ok(match kind {
-        Kind::BusyRead => std::iter::once(answers).chain(percentiles).chain(rates).collect(),
+        GridKind::BusyRead => std::iter::once(answers).chain(percentiles).chain(rates).collect(),
         _ => percentiles.into_iter().chain([answers]).chain(rates).collect(),
     })
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::plan::{AnyPlan, MachineFile, Plan, named};
+use crate::plan::{AnyPlan, EventLoopPlan, MachineFile, named};
 
 const XSK_RR: &str = include_str!("../../../plans/xsk-rr.toml");
 const BUSY_READ: &str = include_str!("../../../plans/busy-read.toml");
@@ -182,7 +182,7 @@ fn a_distribution_of_times_meets_its_quantiles() {
 
 #[test]
 fn a_stream_is_faster_without_coalescing_and_faster_still_without_interrupts() {
-    let grid = short("busy-read", Kind::BusyRead.modes(), |_| true);
+    let grid = short("busy-read", GridKind::BusyRead.modes(), |_| true);
     let cells = run_all(&grid, 2);
     let rates: Vec<f64> = grid.modes.iter().map(|mode| figure(&cells, mode, "closed", "transactions_per_s")).collect();
     assert!(rates.windows(2).all(|two| two[0] < two[1]), "{rates:?}");
@@ -191,7 +191,7 @@ fn a_stream_is_faster_without_coalescing_and_faster_still_without_interrupts() {
 #[test]
 fn other_senders_are_a_prediction() {
     let text = UDP_STREAM.replace("senders = 240", "senders = 8").replace("queues = 30", "queues = 2");
-    let grid = Grid::parse(Kind::UdpStream, &text, "plan").expect("a plan");
+    let grid = Grid::parse(GridKind::UdpStream, &text, "plan").expect("a plan");
     let text = grid_table(&grid, &run_all(&grid, 2));
     assert!(text.contains("\n? llist") && !text.contains("\n= "), "{text}");
 }
@@ -252,6 +252,6 @@ fn what_is_wrong_has_a_file_and_a_line() {
         assert!(found.contains(expected), "{found}");
     }
     let plan = include_str!("../../../plans/irq-suspension.toml").replace("epyc-7662-cx5", "mlx4-pair");
-    let found = Plan::parse(&plan, "plan.toml").expect_err("no clients").to_string();
+    let found = EventLoopPlan::parse(&plan, "plan.toml").expect_err("no clients").to_string();
     assert!(found.contains("plan.toml:2: machine: two hosts on a wire are no server"), "{found}");
 }

@@ -19,7 +19,7 @@ use super::socket::SocketPath;
 use super::state::Peers;
 use super::{AddMemifError, MemifAccess, MemifConfig, MemifRole, Parts};
 use crate::bounds::mtu_of;
-use crate::port::{AddedDevice, EndConfig, Kind, Made, Service, ServiceHost};
+use crate::port::{AddedDevice, EndConfig, Made, PortKind, Service, ServiceHost};
 use crate::threads::{ThreadRole, pass_on};
 use napier_sys::sched;
 
@@ -173,7 +173,7 @@ pub(crate) struct NewMemif {
     parts: Option<PortParts>,
 }
 
-impl Kind for NewMemif {
+impl PortKind for NewMemif {
     type Error = AddMemifError;
 
     fn shape(&self) -> (u16, u32) {

@@ -57,7 +57,7 @@ pub(crate) use tx::XskTxEnd;
 
 pub use napier_sys::xsk::XdpBusyPoll;
 
-use crate::port::{AddedDevice, EndConfig, Kind, Made};
+use crate::port::{AddedDevice, EndConfig, Made, PortKind};
 use napier_stack::device::MTU;
 
 /// What is in force on a device.
@@ -119,7 +119,7 @@ impl NewXdp {
     }
 }
 
-impl Kind for NewXdp {
+impl PortKind for NewXdp {
     type Error = AddXdpError;
 
     fn shape(&self) -> (u16, u32) {

@@ -63,7 +63,7 @@ pub(crate) struct GroupPoller {
 
 /// One group.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct PollGroup {
     pub(crate) name: String,
     /// Those that were deleted stay, with nothing in them.
     pub(crate) cpus: Vec<usize>,
@@ -101,7 +101,7 @@ impl MoveWay {
 #[derive(Default)]
 pub(crate) struct Groups {
     pub(crate) table: Table,
-    pub(crate) all: Vec<Group>,
+    pub(crate) all: Vec<PollGroup>,
     pub(crate) members: Vec<GroupMember>,
     pub(crate) pollers: Vec<GroupPoller>,
     /// A call changes groups.
@@ -155,7 +155,7 @@ pub(crate) fn add_groups(w: &mut Grouped, machine: &Machine) {
         let cpus: Vec<_> = group.cpus.iter().map(|cpu| GroupCpu(cpu.0)).collect();
         let whole = w.groups.cpus();
         w.groups.table.create(&group.name, &cpus, group.settings, whole).expect("checked when the file was read");
-        w.groups.all.push(Group {
+        w.groups.all.push(PollGroup {
             name: group.name.clone(),
             cpus: group.cpus.iter().map(|cpu| cpu.at()).collect(),
             decider: Decider::new(group.settings),

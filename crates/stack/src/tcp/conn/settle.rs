@@ -9,7 +9,7 @@ use smoltcp::socket::tcp::State;
 
 use crate::event::Interest;
 use crate::tables::Snapshot;
-use crate::tables::path::{Target, route};
+use crate::tables::path::{Destination, route};
 use crate::tcp::Tcp;
 use crate::tcp::by_age::{LimitKind, Limited};
 use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, Note};
@@ -183,7 +183,7 @@ impl Conn {
     /// another.
     pub(in crate::tcp) fn link_lost(self: &Arc<Self>, tcp: &Tcp, ifindex: u32) -> bool {
         // Looked up, not asked of the connection, which may be in other hands.
-        let target = Target { dst: self.flow.peer, scope: self.scope };
+        let target = Destination { dst: self.flow.peer, scope: self.scope };
         let leads = |snapshot: &Snapshot| route(snapshot, target).is_ok_and(|way| way.interface.ifindex == ifindex);
         if !leads(&tcp.tables.snapshot.load()) {
             return false;

@@ -10,7 +10,7 @@ use napier_sys::clock::Clock;
 
 use crate::device::PacketClass;
 use crate::tables::neighbour::Key;
-use crate::tables::path::{self, Target};
+use crate::tables::path::{self, Destination};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::{Interface, Tables};
 use crate::wire::addr::End;
@@ -32,7 +32,7 @@ pub(in crate::tcp) struct Route {
     /// When longer ones are tried again.
     until: Deadline,
     local: End,
-    target: Target,
+    target: Destination,
     /// The peer, or the gateway to it.
     pub(super) next_hop: Option<Key>,
     /// What the connection has found out by itself of the way.
@@ -43,7 +43,7 @@ impl Route {
     /// How much of it a packet touches, from its beginning.
     pub(super) const USED_BYTES: usize = offset_of!(Self, local);
 
-    pub(in crate::tcp) fn new(tables: &Tables, local: End, target: Target) -> Self {
+    pub(in crate::tcp) fn new(tables: &Tables, local: End, target: Destination) -> Self {
         let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
         let (interface, next_hop, mac, found) = (None, None, None, None);
         let (mtu, until) = (MTU_UNKNOWN, Deadline::NEVER);

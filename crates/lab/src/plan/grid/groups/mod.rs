@@ -12,7 +12,7 @@ use napier_sim::machine::Shape;
 use napier_sim::machine::figures::Length;
 use napier_sim::machine::smp::{Many, ManyFigures, Polling};
 
-use super::{Grid, GridSubject, Kind, Offer, modes};
+use super::{Grid, GridKind, GridSubject, Offer, modes};
 use crate::modes::Mode;
 use crate::plan::core_of;
 use crate::plan::files::{machine, measured};
@@ -57,9 +57,9 @@ pub(super) fn read(whole: Table<'_>) -> Result<Grid, ParseError> {
     }
     let offer = |(cpus, nodes), (shape, length)| Offer::Requests { cpus, nodes, shape, length };
     Ok(Grid {
-        kind: Kind::Groups,
+        kind: GridKind::Groups,
         title: whole.need("title")?.text("what it compares")?.to_owned(),
-        modes: modes(&whole, Kind::Groups)?,
+        modes: modes(&whole, GridKind::Groups)?,
         loads: sizes.iter().flat_map(|size| loads.iter().map(move |load| offer(*size, *load))).collect(),
         subject: GridSubject::Server {
             machine: Box::new(machine),

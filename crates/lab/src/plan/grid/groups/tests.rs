@@ -8,7 +8,7 @@ use super::*;
 const GROUPS: &str = include_str!("../../../../../../plans/groups.toml");
 
 fn parse(text: &str) -> Result<Grid, ParseError> {
-    Grid::parse(Kind::Groups, text, "groups.toml")
+    Grid::parse(GridKind::Groups, text, "groups.toml")
 }
 
 /// The smallest machine for a short time.
