@@ -83,7 +83,7 @@ fn irq_rule_needs_the_fence_of_the_setter() {
 fn a_reset_latch_holds_nothing_back() {
     model(|| {
         let (mut client, server) = ends(0);
-        let switch = Switch::new(server.memory.clone(), Word::Head, server.tail());
+        let switch = Switch::new(server.memory.clone(), RingWord::Head, server.tail());
         switch.mask();
         let latch = Arc::new(IrqLatch::new());
         assert!(latch.raise());
