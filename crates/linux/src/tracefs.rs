@@ -13,11 +13,11 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 
 pub use instance::remove_left;
-
-/// The former name of [`EventCounts`], for one version.
-#[deprecated(note = "it has another name")]
-pub use self::EventCounts as Seen;
 use instance::{made, remove_orphans, root};
+
+/// The former name, for one version.
+#[deprecated(note = "it is `EventCounts`")]
+pub type Seen = EventCounts;
 
 /// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]

@@ -55,6 +55,10 @@ pub use thread::{ThreadKey, ThreadSetting};
 pub use trial::{Trial, TrialEnd, confirm_all, is_remote, overdue};
 pub use undo::{Undone, undo};
 
-/// Former names, for one version.
-#[deprecated(note = "it has another name")]
-pub use {show::ChangeState as State, trial::TrialEnd as Outcome};
+/// The former name, for one version.
+#[deprecated(note = "it is `ChangeState`")]
+pub type State = ChangeState;
+
+/// The former name, for one version.
+#[deprecated(note = "it is `TrialEnd`")]
+pub type Outcome = TrialEnd;

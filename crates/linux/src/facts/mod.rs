@@ -24,11 +24,11 @@ pub use crate::irqs::{Irq, Role};
 pub use crate::observe::parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
 pub use losses::{Losses, Lost, Watched};
 pub use program::{namespace_of, program};
-
-/// Former names, for one version.
-#[deprecated(note = "it has another name")]
-pub use self::DeviceFacts as Device;
 use source::{Here, Source};
+
+/// The former name, for one version.
+#[deprecated(note = "it is `DeviceFacts`")]
+pub type Device = DeviceFacts;
 
 /// What is asked about.
 #[derive(Clone, Default, Debug)]

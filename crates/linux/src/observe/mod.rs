@@ -28,15 +28,24 @@ pub use polls::{Polling, Polls};
 pub use reach::{Needs, Unreached, unreached};
 pub use waits::{How, Waits};
 
-/// Former names, for one version.
-#[deprecated(note = "it has another name")]
-pub use {
-    self::WindowCounts as Window,
-    judge::{Evidence as Seen, Observation as Verdict, WhoPolls as Poller},
-};
-
 use crate::change::DeviceRef;
 use crate::tracefs::TraceError;
+
+/// The former name, for one version.
+#[deprecated(note = "it is `WindowCounts`")]
+pub type Window = WindowCounts;
+
+/// The former name, for one version.
+#[deprecated(note = "it is `Evidence`")]
+pub type Seen<'a> = Evidence<'a>;
+
+/// The former name, for one version.
+#[deprecated(note = "it is `Observation`")]
+pub type Verdict = Observation;
+
+/// The former name, for one version.
+#[deprecated(note = "it is `WhoPolls`")]
+pub type Poller = WhoPolls;
 
 /// Between two looks at what threads wait in.
 pub const LOOK: Duration = Duration::from_millis(20);

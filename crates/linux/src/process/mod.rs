@@ -34,9 +34,9 @@ pub use strict::{Answer, HeldCall, Strict};
 pub use tree::descendants;
 pub use watcher::{Roots, Scan, Watcher};
 
-/// Former names, for one version.
-#[deprecated(note = "it has another name")]
-pub use strict::HeldCall as Held;
+/// The former name, for one version.
+#[deprecated(note = "it is `HeldCall`")]
+pub type Held = HeldCall;
 
 /// The file of this program, for a child of the same version: also where an upgrade has put another file in its place since it
 /// was started. Source: `proc_pid_exe(5)`.
