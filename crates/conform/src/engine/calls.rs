@@ -70,8 +70,7 @@ fn recv(
     timeout: Option<Span>,
 ) -> Result<Answer, Refused> {
     let open = open(rig, socket)?;
-    // A call that outlasts the log returns into nothing.
-    let timeout = timeout.map_or(pace.left(), |span| Duration::from_nanos(span.ns.max(1)).min(pace.left()));
+    let timeout = pace.limit(timeout).max(Duration::from_nanos(1));
     let set = open.set_nonblocking(nonblock).and_then(|()| open.set_read_timeout(Some(timeout)));
     set.expect("a time that is not zero is taken");
     match open.recv_merged(&mut [0; 2048]) {
@@ -89,8 +88,7 @@ fn wait(rig: &EngineRig<'_>, pace: RunPace<'_>, position: usize, timeout: Option
     let mut events = vec![Event::default(); room];
     let timeout = match timeout {
         Some(span) if span.is_zero() => Timeout::Now,
-        Some(span) => Timeout::After(Duration::from_nanos(span.ns).min(pace.left())),
-        None => Timeout::After(pace.left()),
+        timeout => Timeout::After(pace.limit(timeout)),
     };
     match context.wait(&mut events, timeout) {
         Ok(found) => {

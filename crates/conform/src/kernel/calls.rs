@@ -86,11 +86,6 @@ fn context(rig: &KernelRig<'_>, position: usize) -> Result<Arc<OwnedFd>, Refused
     rig.epoll(position).ok_or_else(|| refused("an event context that is closed has no descriptor"))
 }
 
-/// A call that outlasts the log returns into nothing.
-fn span(pace: RunPace<'_>, timeout: Option<Span>) -> Duration {
-    timeout.map_or(pace.left(), |span| Duration::from_nanos(span.ns).min(pace.left()))
-}
-
 fn timespec(span: Duration) -> Timespec {
     let ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     let part = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -106,7 +101,7 @@ fn recv(
 ) -> Result<Answer, Refused> {
     let open = open(rig, socket)?;
     if !nonblock {
-        let set = open.set_read_timeout(Some(span(pace, timeout).max(Duration::from_micros(1))));
+        let set = open.set_read_timeout(Some(pace.limit(timeout).max(Duration::from_micros(1))));
         set.map_err(|error| failed("setting a time-out", error))?;
     }
     let flags = if nonblock { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
@@ -124,7 +119,7 @@ fn poll(
 ) -> Result<Answer, Refused> {
     let open = sockets.iter().map(|socket| open(rig, *socket)).collect::<Result<Vec<_>, _>>()?;
     let mut fds: Vec<_> = open.iter().map(|socket| PollFd::new(&**socket, PollFlags::IN)).collect();
-    match rustix::event::poll(&mut fds, Some(&timespec(span(pace, timeout)))) {
+    match rustix::event::poll(&mut fds, Some(&timespec(pace.limit(timeout)))) {
         Ok(ready) => Ok(Answer::Number(i64::try_from(ready).unwrap_or(i64::MAX))),
         Err(error) => errno(&error.into()).map(Answer::Error),
     }
@@ -134,7 +129,7 @@ fn wait(rig: &KernelRig<'_>, pace: RunPace<'_>, position: usize, timeout: Option
     let context = context(rig, position)?;
     let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
     let mut events = vec![none; usize::try_from(max_events).expect("checked before the start")];
-    let found = epoll::wait(&*context, events.as_mut_slice(), Some(&timespec(span(pace, timeout))));
+    let found = epoll::wait(&*context, events.as_mut_slice(), Some(&timespec(pace.limit(timeout))));
     match found {
         Ok(found) => {
             let socket = |event: &epoll::Event| SocketIx(u16::try_from(event.data.u64()).expect("a socket's number"));

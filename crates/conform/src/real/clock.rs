@@ -49,8 +49,13 @@ impl<'c> RunPace<'c> {
     }
 
     /// Until the end of the log and a little, from now.
-    pub(crate) fn left(self) -> Duration {
+    fn left(self) -> Duration {
         Duration::from_nanos((self.window.end_ns + GRACE.ns).saturating_sub(self.now_ns()).max(1))
+    }
+
+    /// How long a call may take that ends after `timeout`, or never: one that outlasts the log returns into nothing.
+    pub(crate) fn limit(self, timeout: Option<Span>) -> Duration {
+        timeout.map_or(self.left(), |span| Duration::from_nanos(span.ns).min(self.left()))
     }
 
     /// Waits for a time of the scenario; how late it is then. A thread that comes too late to wait was busy with what came before, and
