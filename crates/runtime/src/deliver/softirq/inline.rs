@@ -47,18 +47,17 @@ impl SoftirqCpu {
     /// thread. The caller never polls here: it may be inside a call that a poll would wait for.
     pub(crate) fn raise_tx(&self, cx: Context, deliver: &Deliver, index: u32, by_caller: bool) {
         let raiser = self.raiser(cx);
-        match raise(Raiser { may_run_inline: by_caller && raiser.may_run_inline, ..raiser }) {
+        let kick = match raise(Raiser { may_run_inline: by_caller && raiser.may_run_inline, ..raiser }) {
             Raise::Inline { .. } => {
                 let _inline = cx.inline();
-                deliver.napi_at(index).tx_path().softirq_run();
+                return deliver.napi_at(index).tx_path().softirq_run();
             }
-            Raise::Queue => {
-                self.raised_tx.push(&deliver.tx_links, index);
-            }
-            Raise::QueueAndKick => {
-                self.raised_tx.push(&deliver.tx_links, index);
-                self.kick();
-            }
+            Raise::Queue => false,
+            Raise::QueueAndKick => true,
+        };
+        self.raised_tx.push(&deliver.tx_links, index);
+        if kick {
+            self.kick();
         }
     }
 }
