@@ -96,10 +96,7 @@ impl Timeline {
             ServerStyle::EventContext => Program::EventLoop { epoll: EpollIx(0), wait: mode.plan().wait() },
             ServerStyle::BlockingReceive => Program::Receive { socket: SocketIx(0) },
         };
-        let mut costs = WorkCosts::NONE;
-        for (work, ns) in COSTS_NS {
-            costs.set(work, Span::from_ns(ns));
-        }
+        let costs = WorkCosts::of_ns(COSTS_NS);
         let masked_at_first = !machine.groups.is_empty();
         let story = trace::run(&machine, costs, &packets(mode), program, SERVICE, BEGIN + WINDOW + AFTER);
         match story.broken {

@@ -10,8 +10,7 @@ use super::*;
 
 /// A core that takes 3 us for a request, if nothing slows it down.
 fn core() -> Core {
-    let mut costs = WorkCosts::NONE;
-    for (work, ns) in [
+    let costs = WorkCosts::of_ns([
         (Work::Op, 5),
         (Work::HardIrq, 300),
         (Work::PollEmpty, 100),
@@ -22,9 +21,7 @@ fn core() -> Core {
         (Work::Wake, 200),
         (Work::Request, 1000),
         (Work::Answer, 1500),
-    ] {
-        costs.set(work, Span::from_ns(ns));
-    }
+    ]);
     Core {
         costs,
         disturbance: Disturbance::default(),

@@ -71,6 +71,16 @@ impl WorkCosts {
     /// Nothing costs anything.
     pub const NONE: Self = Self([Span::ZERO; KINDS]);
 
+    /// What these kinds cost in ns; the others cost nothing.
+    #[must_use]
+    pub fn of_ns<const N: usize>(costs: [(Work, u64); N]) -> Self {
+        let mut all = Self::NONE;
+        for (work, ns) in costs {
+            all.set(work, Span::from_ns(ns));
+        }
+        all
+    }
+
     /// What a kind costs.
     #[must_use]
     pub const fn get(&self, work: Work) -> Span {

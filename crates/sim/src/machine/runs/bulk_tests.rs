@@ -5,8 +5,7 @@ use crate::machine::{Disturbance, Work, WorkCosts};
 
 /// A host of eight CPUs whose programs have a lot to do.
 fn hosts(polls: Polls) -> Flows {
-    let mut costs = WorkCosts::NONE;
-    for (work, ns) in [
+    let costs = WorkCosts::of_ns([
         (Work::Op, 15),
         (Work::HardIrq, 700),
         (Work::PollEmpty, 150),
@@ -21,9 +20,7 @@ fn hosts(polls: Polls) -> Flows {
         (Work::QueueWork, 500),
         (Work::Request, 300),
         (Work::Answer, 4500),
-    ] {
-        costs.set(work, Span::from_ns(ns));
-    }
+    ]);
     Flows {
         costs,
         disturbance: Disturbance::default(),

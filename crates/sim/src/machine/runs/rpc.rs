@@ -227,8 +227,7 @@ mod tests {
         threaded: ThreadedSetting,
         (rx_usecs, rx_frames): (u32, u32),
     ) -> Hosts {
-        let mut costs = WorkCosts::NONE;
-        for (work, ns) in [
+        let costs = WorkCosts::of_ns([
             (Work::Op, 15),
             (Work::HardIrq, 300),
             (Work::PollEmpty, 100),
@@ -239,9 +238,7 @@ mod tests {
             (Work::Wake, 500),
             (Work::Switch, 700),
             (Work::Answer, 900),
-        ] {
-            costs.set(work, Span::from_ns(ns));
-        }
+        ]);
         let tunables = Tunables {
             defer_hard_irqs: deferred,
             gro_flush_timeout: Span::from_us(15),

@@ -9,8 +9,7 @@ use super::*;
 const MS: fn(u64) -> Span = Span::from_ms;
 
 fn server(polling: Polling, pct: u32) -> Many {
-    let mut costs = WorkCosts::NONE;
-    for (work, ns) in [
+    let costs = WorkCosts::of_ns([
         (Work::Op, 15),
         (Work::HardIrq, 700),
         (Work::PollEmpty, 150),
@@ -22,9 +21,7 @@ fn server(polling: Polling, pct: u32) -> Many {
         (Work::Wake, 1000),
         (Work::Switch, 1200),
         (Work::Answer, 4000),
-    ] {
-        costs.set(work, Span::from_ns(ns));
-    }
+    ]);
     let threaded = if polling == Polling::Threads { ThreadedSetting::BusyPoll } else { ThreadedSetting::Disabled };
     Many {
         core: Core {
