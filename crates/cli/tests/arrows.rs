@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-linux", &["napier-core", "napier-preload"]),
     ("napier-preload", &[]),
     ("napier-testkit", &[]),
+    ("napier-verdict", &["napier-rng"]),
     ("napier-testnet", &["napier-linux", "napier-testkit"]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),
     (
@@ -36,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-sim",
             "napier-sys",
             "napier-linux",
+            "napier-verdict",
         ],
     ),
     (
@@ -53,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-conform",
             "napier-linux",
             "napier-lab",
+            "napier-verdict",
         ],
     ),
 ];

@@ -1,0 +1,174 @@
+//! The slices of one load, and what follows from them.
+
+use std::collections::BTreeMap;
+
+use crate::{Cause, Estimate, Histogram, Metric, Pair, Settings, Slice, Verdict, Why};
+
+/// How many slices were left out, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Slices that were left out.
+    pub slices: usize,
+    /// Of so many.
+    pub of: usize,
+    /// How many for which cause.
+    pub causes: BTreeMap<Cause, usize>,
+}
+
+/// All slices of one load.
+#[derive(Debug, Clone)]
+pub struct Slices {
+    settings: Settings,
+    candidates: usize,
+    slices: Vec<Slice>,
+}
+
+impl Slices {
+    /// Those of a load at which `candidates` are compared; none yet.
+    #[must_use]
+    pub fn new(candidates: usize, settings: Settings) -> Self {
+        Self { settings, candidates, slices: Vec::new() }
+    }
+
+    /// Adds a slice, in any order.
+    ///
+    /// # Panics
+    /// If its candidate is not one of those that are compared.
+    pub fn add(&mut self, slice: Slice) {
+        assert!(slice.candidate < self.candidates, "candidate {} of {}", slice.candidate, self.candidates);
+        self.slices.push(slice);
+    }
+
+    /// How many candidates there are.
+    #[must_use]
+    pub fn candidates(&self) -> usize {
+        self.candidates
+    }
+
+    /// What was fixed before looking.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// All slices, also those that are left out.
+    #[must_use]
+    pub fn all(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// How many rounds have a slice.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        let mut rounds: Vec<u32> = self.slices.iter().map(|slice| slice.round).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        rounds.len()
+    }
+
+    /// Why a slice is left out; `None` if it is kept.
+    #[must_use]
+    pub fn cause(&self, slice: &Slice) -> Option<Cause> {
+        self.settings.rule.left_out(&slice.beside, slice.window_ns, slice.cpus)
+    }
+
+    /// The slices of a candidate that are kept.
+    pub fn kept(&self, candidate: usize) -> impl Iterator<Item = &Slice> {
+        self.slices.iter().filter(move |slice| slice.candidate == candidate && self.cause(slice).is_none())
+    }
+
+    /// The slices of a candidate that are left out.
+    #[must_use]
+    pub fn left_out(&self, candidate: usize) -> LeftOut {
+        self.count_left_out(self.slices.iter().filter(|slice| slice.candidate == candidate))
+    }
+
+    /// The slices of all candidates that are left out.
+    #[must_use]
+    pub fn left_out_of_all(&self) -> LeftOut {
+        self.count_left_out(self.slices.iter())
+    }
+
+    fn count_left_out<'a>(&self, slices: impl Iterator<Item = &'a Slice>) -> LeftOut {
+        let mut counted = LeftOut::default();
+        for slice in slices {
+            counted.of += 1;
+            if let Some(cause) = self.cause(slice) {
+                counted.slices += 1;
+                *counted.causes.entry(cause).or_default() += 1;
+            }
+        }
+        counted
+    }
+
+    /// Whether the machine was taken away: more than half of all slices are left out.
+    #[must_use]
+    pub fn taken(&self) -> bool {
+        let left_out = self.left_out_of_all();
+        2 * left_out.slices > left_out.of
+    }
+
+    /// The latencies of all slices of a candidate that are kept.
+    #[must_use]
+    pub fn latency(&self, candidate: usize) -> Histogram {
+        let mut all = Histogram::new();
+        self.kept(candidate).for_each(|slice| all.merge(&slice.latency));
+        all
+    }
+
+    /// The share of what was due that a candidate answered in time, in the slices that are kept; `None` if nothing was due.
+    #[must_use]
+    pub fn in_time(&self, candidate: usize) -> Option<f64> {
+        let (due, in_time) =
+            self.kept(candidate).fold((0, 0), |(due, in_time), slice| (due + slice.due, in_time + slice.in_time));
+        (due > 0).then(|| in_time as f64 / due as f64)
+    }
+
+    /// A figure of a candidate: of the latencies of all kept slices together, of their CPU time or their answers.
+    #[must_use]
+    pub fn estimate(&self, candidate: usize, metric: Metric) -> Option<Estimate> {
+        let (mut window, mut cpus, mut cpu, mut answered) = (0.0, 0.0, 0.0, 0.0);
+        for slice in self.kept(candidate) {
+            window += slice.window_ns as f64;
+            cpus += slice.window_ns as f64 * f64::from(slice.cpus);
+            cpu += slice.cpu_ns as f64;
+            answered += slice.answered as f64;
+        }
+        let value = match metric {
+            Metric::P50 | Metric::P99 | Metric::P999 => self.latency(candidate).quantile(metric.quantile()?)? as f64,
+            Metric::Cpu => cpu / cpus,
+            Metric::Throughput => answered * 1e9 / window,
+        };
+        value.is_finite().then_some(Estimate { value, interval: None })
+    }
+
+    /// The figure of `a` divided by that of `b`, of the rounds in which both were kept.
+    #[must_use]
+    pub fn ratio(&self, a: usize, b: usize, metric: Metric) -> Option<Estimate> {
+        let value = self.estimate(a, metric)?.value / self.estimate(b, metric)?.value;
+        value.is_finite().then_some(Estimate { value, interval: None })
+    }
+
+    /// Verdicts of all pairs of candidates, in each of these figures.
+    #[must_use]
+    pub fn pairs(&self, metrics: &[Metric]) -> Vec<Pair> {
+        let pairs: Vec<(usize, usize)> =
+            (0..self.candidates).flat_map(|a| (a + 1..self.candidates).map(move |b| (a, b))).collect();
+        self.verdicts(&pairs, metrics)
+    }
+
+    /// Verdicts of these pairs in each of these figures, corrected for how many they are. All that is said of a load must
+    /// come from one call.
+    #[must_use]
+    pub fn verdicts(&self, pairs: &[(usize, usize)], metrics: &[Metric]) -> Vec<Pair> {
+        let verdict = Verdict::Undecided { why: Why::FewRounds, more_rounds: None };
+        let of = |(a, b): (usize, usize), metric| Pair { a, b, metric, ratio: self.ratio(a, b, metric), verdict };
+        pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| of(*pair, *metric))).collect()
+    }
+
+    /// Whether all pairs are decided in all of these figures, so that more slices would tell nothing new.
+    #[must_use]
+    pub fn is_decided(&self, metrics: &[Metric]) -> bool {
+        self.pairs(metrics).iter().all(|pair| pair.verdict.is_decided())
+    }
+}
