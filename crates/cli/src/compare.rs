@@ -14,7 +14,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use napier_lab::agent::Secret;
 use napier_lab::applied::Coalesce;
-use napier_lab::compare::{CompareConfig, OnConfig, ProgramConfig, SimConfig, Speaks, compare, parse_modes};
+use napier_lab::compare::{AskedModes, CompareConfig, OnConfig, ProgramConfig, SimConfig, Speaks, compare};
 use napier_lab::device::{Device, XdpWay};
 use napier_lab::loads::Load;
 use napier_lab::modes::{self, Mode};
@@ -85,7 +85,8 @@ pub(crate) struct CompareArgs {
 
     /// Modes, in the order of the rows: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us),
     /// threaded, workqueue, threaded-busy-poll, busy-read, group. With -irq behind it a mode has one more row of the kernel, which
-    /// receives on the server's CPU as a NIC's interrupt does; base always has
+    /// receives on the server's CPU as a NIC's interrupt does; base always has. With @2 (to @9) behind it a mode is there once more:
+    /// base,base@2 shows what chance does
     #[arg(long, value_name = "LIST")]
     modes: Option<String>,
 
@@ -235,7 +236,8 @@ impl CompareArgs {
         }
         config.service = self.service.as_deref().map(str::parse).transpose()?;
         if let Some(modes) = &self.modes {
-            (config.modes, config.irq_modes) = parse_modes(modes)?;
+            let asked = AskedModes::parse(modes)?;
+            (config.modes, config.irq_modes, config.copies) = (asked.modes, asked.irq, asked.copies);
         }
         if let Some(load) = &self.load {
             let (loads, sustained) = split_sustained(load);

@@ -107,6 +107,16 @@ pub enum ModeError {
         "no mode given, or nothing between two commas; give a list such as `base,defer20,suspend20`, of {ACCEPTED}"
     )]
     Empty,
+    /// A copy that is none.
+    #[error(
+        "`{name}` is no copy of a mode; a mode is there once more with @2 to @{max} behind it, such as base,base@2"
+    )]
+    Copy {
+        /// As given.
+        name: String,
+        /// Largest number of a copy.
+        max: u8,
+    },
     /// The list names a mode twice.
     #[error("`{name}` is given twice; each mode is one row")]
     Twice {

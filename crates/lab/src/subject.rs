@@ -74,6 +74,9 @@ pub enum Receive {
 /// What names a row that receives by [`Receive::Irq`], behind its mode.
 pub(crate) const IRQ_SUFFIX: &str = "-irq";
 
+/// What stands between a mode and the number of its copy.
+pub(crate) const COPY_MARK: char = '@';
+
 /// One row of a comparison, at any load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
@@ -83,39 +86,68 @@ pub struct Subject {
     pub mode: Mode,
     /// On which CPU they are received.
     pub receive: Receive,
+    /// Which of the rows that are the same in all else, from [`FIRST_COPY`] on: what one mode under two names shows is what chance does.
+    pub copy: u8,
+}
+
+/// Of every row but those that were asked for once more.
+pub const FIRST_COPY: u8 = 1;
+
+/// Most rows of one mode that are the same in all else.
+pub const COPIES_MAX: u8 = 9;
+
+/// What [`Subject::copy`] is where a file does not say.
+pub(crate) const fn first_copy() -> u8 {
+    FIRST_COPY
 }
 
 impl Subject {
+    const fn first(backend: Backend, mode: Mode, receive: Receive) -> Self {
+        Self { backend, mode, receive, copy: FIRST_COPY }
+    }
+
     /// A mode of the engine.
     pub const fn engine(mode: Mode) -> Self {
-        Self { backend: Backend::Engine, mode, receive: Receive::Device }
+        Self::first(Backend::Engine, mode, Receive::Device)
     }
 
     /// A mode of the kernel.
     pub const fn kernel(mode: Mode) -> Self {
-        Self { backend: Backend::Kernel, mode, receive: Receive::Device }
+        Self::first(Backend::Kernel, mode, Receive::Device)
     }
 
     /// A mode of the kernel that receives on the server's CPU.
     pub const fn kernel_irq(mode: Mode) -> Self {
-        Self { backend: Backend::Kernel, mode, receive: Receive::Irq }
+        Self::first(Backend::Kernel, mode, Receive::Irq)
     }
 
     /// A mode of a simulated machine.
     pub const fn sim(mode: Mode) -> Self {
-        Self { backend: Backend::Sim, mode, receive: Receive::Device }
+        Self::first(Backend::Sim, mode, Receive::Device)
+    }
+
+    /// The same once more, as another row.
+    #[must_use]
+    pub const fn copied(self, copy: u8) -> Self {
+        Self { copy, ..self }
     }
 
     /// The subject's name beside others: the backend is named where there is more than one.
     pub fn name(&self, among_backends: bool) -> String {
         let suffix = if self.receive == Receive::Irq { IRQ_SUFFIX } else { "" };
+        let copy = if self.copy == FIRST_COPY { String::new() } else { format!("{COPY_MARK}{}", self.copy) };
         let Self { backend, mode, .. } = self;
-        if among_backends { format!("{backend}/{mode}{suffix}") } else { format!("{mode}{suffix}") }
+        if among_backends { format!("{backend}/{mode}{suffix}{copy}") } else { format!("{mode}{suffix}{copy}") }
     }
 
-    /// Whether it is `base` as the device has it.
+    /// Whether it is `base` as the device has it, and not a copy.
     pub(crate) fn is_base(&self) -> bool {
-        self.mode == Mode::Base && self.receive == Receive::Device
+        self.mode == Mode::Base && self.receive == Receive::Device && self.copy == FIRST_COPY
+    }
+
+    /// Whether it is the same row, on whatever backend.
+    pub(crate) fn is_row_of(&self, other: &Self) -> bool {
+        Self { backend: other.backend, ..*self } == *other
     }
 }
 
@@ -127,8 +159,8 @@ impl fmt::Display for Subject {
 }
 
 /// The modes in order, each with every backend: what is to be compared stands side by side, and runs one after the other.
-/// Those of `irq` have one more row of the kernel.
-pub fn subjects(modes: &[Mode], backends: &[Backend], irq: &[Mode]) -> Vec<Subject> {
+/// Those of `irq` have one more row of the kernel, those of `copies` one more of each backend for each entry.
+pub fn subjects(modes: &[Mode], backends: &[Backend], irq: &[Mode], copies: &[(Mode, u8)]) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for &mode in modes {
         for backend in backends {
@@ -141,6 +173,10 @@ pub fn subjects(modes: &[Mode], backends: &[Backend], irq: &[Mode]) -> Vec<Subje
                 Backend::Sim => subjects.push(Subject::sim(mode)),
             }
         }
+        for (_, copy) in copies.iter().filter(|(of, _)| *of == mode) {
+            let again = backends.iter().map(|backend| Subject::first(*backend, mode, Receive::Device).copied(*copy));
+            subjects.extend(again);
+        }
     }
     subjects
 }
@@ -152,15 +188,27 @@ mod tests {
     #[test]
     fn backends_alternate_and_are_named_where_there_are_two() {
         let both = Backend::parse_list("engine, kernel").unwrap();
-        let all = subjects(&[Mode::Base, Mode::Defer { us: 20 }], &both, &[Mode::Base]);
+        let all = subjects(&[Mode::Base, Mode::Defer { us: 20 }], &both, &[Mode::Base], &[]);
         let names: Vec<String> = all.iter().map(|subject| subject.name(true)).collect();
         assert_eq!(names, ["engine/base", "kernel/base", "kernel/base-irq", "engine/defer20", "kernel/defer20"]);
         assert_eq!((all[0].to_string(), all[1].to_string()), ("base".to_owned(), "kernel/base".to_owned()));
         assert_eq!((all[0].name(false).as_str(), all[2].name(false).as_str()), ("base", "base-irq"));
         assert!(all[1].is_base() && !all[2].is_base());
         let sim = Backend::parse_list("sim,kernel").unwrap();
-        let names: Vec<String> = subjects(&[Mode::Base], &sim, &[]).iter().map(|subject| subject.name(true)).collect();
+        let names: Vec<String> =
+            subjects(&[Mode::Base], &sim, &[], &[]).iter().map(|subject| subject.name(true)).collect();
         assert_eq!(names, ["sim/base", "kernel/base"]);
+    }
+
+    #[test]
+    fn a_copy_is_a_row_of_its_own() {
+        let both = Backend::parse_list("engine,kernel").unwrap();
+        let all = subjects(&[Mode::Base, Mode::FullBusy], &both, &[], &[(Mode::Base, 2), (Mode::Base, 3)]);
+        let names: Vec<String> = all.iter().map(|subject| subject.name(true)).collect();
+        let engine_and_kernel = |name: &str| [format!("engine/{name}"), format!("kernel/{name}")];
+        assert_eq!(names, ["base", "base@2", "base@3", "fullbusy"].map(engine_and_kernel).concat());
+        assert_eq!((all[2].to_string().as_str(), all[2].mode), ("base@2", Mode::Base));
+        assert!(all[0] != all[2] && !all[2].is_base() && all[2].is_row_of(&all[3]) && !all[0].is_row_of(&all[2]));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn read_subjects(modes: &str, backends: &[Backend]) -> anyhow::Result
     if backends.len() > 1 && backends[1..].contains(&backends[0]) {
         return Err(Usage(anyhow::anyhow!("--backend names {} twice; each is one row per mode", backends[0])).into());
     }
-    Ok(subjects(&modes, backends, &[]))
+    Ok(subjects(&modes, backends, &[], &[]))
 }
 
 /// A size in bytes, such as 1, 5000, 4K or 1M.

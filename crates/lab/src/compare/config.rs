@@ -15,7 +15,7 @@ use crate::cpus::{CpuLayout, TooFewCpus};
 use crate::device::{Device, XdpWay};
 use crate::host;
 use crate::loads::Load;
-use crate::modes::{Mode, ModeError};
+use crate::modes::Mode;
 use crate::plan::MachineFile;
 use crate::report::Report;
 use crate::shown::Shown;
@@ -67,6 +67,8 @@ pub struct CompareConfig {
     pub modes: Vec<Mode>,
     /// Those of them with one more row of the kernel, which receives on the server's CPU; `base` always has one.
     pub irq_modes: Vec<Mode>,
+    /// Those of them with one more row that is the same, and which copy it is: 2 is `base@2`.
+    pub copies: Vec<(Mode, u8)>,
     /// Loads; `None` = 20, 40, 60, 80 and 100 % of what base sustains, and MAX.
     pub loads: Option<Vec<Load>>,
     /// Whether the most that each mode sustains is searched for.
@@ -111,6 +113,7 @@ impl Default for CompareConfig {
             proto: Proto::Udp,
             modes: Mode::parse_list(crate::modes::DEFAULT_MODES).expect("the default list is made of modes"),
             irq_modes: Vec::new(),
+            copies: Vec::new(),
             loads: None,
             sustained: true,
             run_length: None,
@@ -167,7 +170,7 @@ impl CompareConfig {
     /// What is compared, in the order of the rows.
     pub(super) fn subjects(&self) -> Vec<Subject> {
         let irq = [&self.irq_modes[..], &[Mode::Base]].concat();
-        subjects(&self.modes, &self.backends, &irq)
+        subjects(&self.modes, &self.backends, &irq, &self.copies)
     }
 
     /// Checks what can be checked before anything runs.
@@ -242,46 +245,9 @@ impl CompareConfig {
     }
 }
 
-/// Reads a list of modes with commas between them. A mode with `-irq` behind it has one more row of the kernel, which receives
-/// on the server's CPU; it is in both lists.
-///
-/// # Errors
-/// [`ModeError`] for the first name that is wrong or given twice, or if there is none.
-pub fn parse_modes(names: &str) -> Result<(Vec<Mode>, Vec<Mode>), ModeError> {
-    let (mut modes, mut plain, mut irq) = (Vec::new(), Vec::new(), Vec::new());
-    for name in names.split(',').map(str::trim) {
-        if name.is_empty() {
-            return Err(ModeError::Empty);
-        }
-        let (mode, seen) = match name.strip_suffix(IRQ_SUFFIX) {
-            Some(mode) => (Mode::parse(mode)?, &mut irq),
-            None => (Mode::parse(name)?, &mut plain),
-        };
-        if seen.contains(&mode) {
-            return Err(ModeError::Twice { name: name.to_owned() });
-        }
-        seen.push(mode);
-        if !modes.contains(&mode) {
-            modes.push(mode);
-        }
-    }
-    Ok((modes, irq))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mode_may_have_a_row_that_receives_like_a_nic() {
-        let suspend = Mode::Suspend { us: 20 };
-        let (modes, irq) = parse_modes("base, suspend20-irq,defer20").unwrap();
-        assert_eq!((modes, irq), (vec![Mode::Base, suspend, Mode::Defer { us: 20 }], vec![suspend]));
-        assert_eq!(parse_modes("base-irq,base").unwrap(), (vec![Mode::Base], vec![Mode::Base]));
-        for wrong in ["base-irq,base-irq", "base,base", "base,,x", "-irq", ""] {
-            assert!(parse_modes(wrong).is_err(), "{wrong}");
-        }
-    }
 
     fn kernel() -> CompareConfig {
         CompareConfig {

@@ -1,6 +1,7 @@
 //! `napier compare`: one workload through the delivery modes of the engine, and of the kernel beside it.
 
 mod addresses;
+mod asked;
 mod case;
 pub mod child;
 mod comparison;
@@ -38,6 +39,7 @@ pub mod parts {
 // Their names up to version 0.2.
 pub use crate::cpus::{CpuLayout, TooFewCpus};
 pub use crate::host::{commit, host_and_commit};
-pub use config::{CompareConfig, OnConfig, SimConfig, Watch, parse_modes};
+pub use asked::AskedModes;
+pub use config::{CompareConfig, OnConfig, SimConfig, Watch};
 pub use kernel::program::{ProgramConfig, Speaks, init};
 pub use run::compare;

@@ -37,7 +37,7 @@ pub(crate) fn sentence(load: Load, rows: &[&Row], taken: Option<String>) -> Stri
     let of = |backend| rows.iter().filter(move |row| row.subject.backend == backend);
     let both: Vec<(&Row, &Row)> = of(Backend::Kernel)
         .filter_map(|kernel| {
-            let engine = of(Backend::Engine).find(|engine| engine.subject.mode == kernel.subject.mode)?;
+            let engine = of(Backend::Engine).find(|engine| engine.subject.is_row_of(&kernel.subject))?;
             (engine.measured().is_some() && kernel.measured().is_some()).then_some((*engine, *kernel))
         })
         .collect();

@@ -154,7 +154,7 @@ impl Line<'_> {
         let same = |own: &Row| match (across_backends, self.rows[0]) {
             (true, Some(_)) => {
                 let both_stand_alone = stands_alone(own.subject) && stands_alone(row.subject);
-                own.subject.mode == row.subject.mode && both_stand_alone
+                own.subject.is_row_of(&row.subject) && both_stand_alone
             }
             (false, _) | (true, None) => own.subject == row.subject,
         };

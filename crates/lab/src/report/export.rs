@@ -11,7 +11,7 @@ use super::{Outcome, Report, Row};
 use crate::loads::Load;
 
 /// What stands before the figures.
-const FIRST: &[&str] = &["mode", "backend", "receive", "load_rps", "runs", "lost_runs", "sustains", "refused"];
+const FIRST: &[&str] = &["mode", "backend", "receive", "copy", "load_rps", "runs", "lost_runs", "sustains", "refused"];
 
 /// Figures that no column shows.
 const FURTHER: &[&str] = &[

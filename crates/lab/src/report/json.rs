@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, Sustained, Workload};
 use crate::loads::Load;
 use crate::stats::{RowFigures, Spread};
-use crate::subject::{Backend, Receive};
+use crate::subject::{Backend, Receive, first_copy};
 use modes::JsonMode;
 pub use verdicts::JsonVerdict;
 
@@ -65,6 +65,9 @@ pub struct JsonSustained {
     /// On which CPU packets were received.
     #[serde(default)]
     pub receive: Receive,
+    /// Which of the rows that are the same in all else, from 1.
+    #[serde(default = "first_copy")]
+    pub copy: u8,
     pub sustained_rps: u64,
     pub failed_rps: Option<u64>,
     pub why: Option<String>,
@@ -81,6 +84,7 @@ impl From<&Sustained> for JsonSustained {
             mode: one.subject.mode.to_string(),
             backend: one.subject.backend,
             receive: one.subject.receive,
+            copy: one.subject.copy,
             sustained_rps: one.rps,
             failed_rps: one.failed.as_ref().map(|(rps, _)| *rps),
             why: one.failed.as_ref().map(|(_, why)| why.clone()),
@@ -100,6 +104,9 @@ pub struct JsonRow {
     /// On which CPU packets were received.
     #[serde(default)]
     pub receive: Receive,
+    /// Which of the rows that are the same in all else, from 1.
+    #[serde(default = "first_copy")]
+    pub copy: u8,
     pub load_rps: JsonLoad,
     #[serde(flatten)]
     pub figures: RowFigures,
@@ -178,6 +185,7 @@ impl From<&Row> for JsonRow {
             mode: row.subject.mode.to_string(),
             backend: row.subject.backend,
             receive: row.subject.receive,
+            copy: row.subject.copy,
             load_rps: row.load.into(),
             figures: figures.map(|figures| figures.median.into()).unwrap_or_default(),
             sustains: (figures.is_some() && row.load != Load::Max).then(|| row.sustains()),

@@ -209,7 +209,7 @@ fn row_of(row: &JsonRow) -> Result<Row, String> {
         JsonLoad::Rps(rps) => Load::Rps(rps),
         JsonLoad::Max(_) => Load::Max,
     };
-    let subject = Subject { backend: row.backend, mode, receive: row.receive };
+    let subject = Subject { backend: row.backend, mode, receive: row.receive, copy: row.copy };
     let outcome = match (&row.refused, Some(row.figures).filter(|_| row.runs > 0).and_then(RowFigures::of_run)) {
         (Some(why), _) => Outcome::Refused(why.clone()),
         (None, None) => Outcome::Nothing,
@@ -240,7 +240,7 @@ fn row_of(row: &JsonRow) -> Result<Row, String> {
 fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
     let mode = Mode::parse(&one.mode).map_err(|_| one.mode.clone())?;
     Ok(Sustained {
-        subject: Subject { backend: one.backend, mode, receive: one.receive },
+        subject: Subject { backend: one.backend, mode, receive: one.receive, copy: one.copy },
         start_rps: one.sustained_rps,
         rps: one.sustained_rps,
         failed: one.failed_rps.map(|rps| (rps, one.why.clone().unwrap_or_default())),

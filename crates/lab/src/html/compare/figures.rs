@@ -231,9 +231,7 @@ fn with_figures<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
 fn by_mode<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     let mut modes: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
-        let same = |of_mode: &&mut Vec<&Row>| {
-            of_mode[0].subject.mode == row.subject.mode && of_mode[0].subject.receive == row.subject.receive
-        };
+        let same = |of_mode: &&mut Vec<&Row>| of_mode[0].subject.is_row_of(&row.subject);
         match modes.iter_mut().find(same) {
             Some(of_mode) => of_mode.push(row),
             None => modes.push(vec![row]),

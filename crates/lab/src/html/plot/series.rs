@@ -48,10 +48,10 @@ impl SeriesStyle {
 
     /// Of each mode; where there are several backends the mark says which.
     pub(in crate::html) fn of_modes(subjects: &[Subject], among_backends: bool) -> Vec<Self> {
-        let mut seen: Vec<(usize, (Mode, Receive))> = Vec::new();
+        let mut seen: Vec<(usize, (Mode, Receive, u8))> = Vec::new();
         let look = |subject: &Subject| {
             let family = family(subject.mode);
-            let one = (subject.mode, subject.receive);
+            let one = (subject.mode, subject.receive, subject.copy);
             if !seen.contains(&(family, one)) {
                 seen.push((family, one));
             }

@@ -9,6 +9,7 @@ use crate::report::export::quoted;
 const NAMES: &[&str] = &[
     "mode",
     "receive",
+    "copy",
     "load_rps",
     "metric",
     "file",
@@ -47,6 +48,7 @@ fn fields(all: &SideBySide<'_>, line: &Line<'_>, i: usize, column: &Column) -> O
     Some([
         subject.mode.to_string(),
         receive.as_str().unwrap_or_default().to_owned(),
+        subject.copy.to_string(),
         match line.load {
             Load::Rps(rps) => rps.to_string(),
             Load::Max => "max".to_owned(),

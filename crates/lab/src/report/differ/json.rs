@@ -33,6 +33,7 @@ struct JsonSetup<'a> {
 struct JsonLine<'a> {
     mode: String,
     receive: Receive,
+    copy: u8,
     load_rps: Load,
     files: Vec<Option<JsonSide<'a>>>,
     #[serde(serialize_with = "in_order")]
@@ -94,6 +95,7 @@ fn line_of<'a>(all: &'a SideBySide<'_>, line: &Line<'_>) -> JsonLine<'a> {
     JsonLine {
         mode: subject.mode.to_string(),
         receive: subject.receive,
+        copy: subject.copy,
         load_rps: line.load,
         files: files.clone().map(side).collect(),
         metrics: COLUMNS.iter().filter_map(|column| metric(&column)).collect(),

@@ -33,6 +33,7 @@ fn names_are_the_documented_ones() {
         "achieved_rps",
         "backend",
         "context_switches_per_s",
+        "copy",
         "cores",
         "cpu",
         "cycles_per_request",
@@ -66,7 +67,7 @@ fn names_are_the_documented_ones() {
     }
     assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
     assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
-    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 10);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 11);
 }
 
 #[test]
@@ -142,8 +143,8 @@ fn refused_rows_have_a_reason_and_no_figure() {
     let filled = row.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
     assert_eq!(
         filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(),
-        7,
-        "mode, backend, receive, load_rps, runs, lost_runs, refused"
+        8,
+        "mode, backend, receive, copy, load_rps, runs, lost_runs, refused"
     );
     assert_eq!(row["runs"], json!(0));
 }

@@ -35,7 +35,7 @@ fn an_older_version_lacks_keys_and_is_read() {
     }
     for row in old["rows"].as_array_mut().unwrap() {
         let row = row.as_object_mut().unwrap();
-        for key in ["latency_cdf", "in_time_pct", "sustains", "receive", "timers_per_s", "lost", "lost_runs"] {
+        for key in ["latency_cdf", "in_time_pct", "sustains", "receive", "copy", "timers_per_s", "lost", "lost_runs"] {
             row.remove(key);
         }
         for bound in ["min", "max"] {

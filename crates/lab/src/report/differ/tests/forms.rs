@@ -55,7 +55,7 @@ fn names_are_the_documented_ones() {
     assert_eq!(keys(&value["files"][0]), ["commit", "name", "notes"]);
     assert_eq!(keys(&value["setups"][0]), ["name", "values"]);
     for row in value["rows"].as_array().unwrap() {
-        assert_eq!(keys(row), ["files", "load_rps", "metrics", "mode", "receive"]);
+        assert_eq!(keys(row), ["copy", "files", "load_rps", "metrics", "mode", "receive"]);
         for side in row["files"].as_array().unwrap().iter().filter(|side| !side.is_null()) {
             assert_eq!(keys(side), ["backend", "file", "runs", "sustains"]);
         }
@@ -146,7 +146,7 @@ fn csv_has_a_line_for_each_figure_of_the_json() {
             for (i, value) in values.as_array().unwrap().iter().enumerate().filter(|(_, value)| !value.is_null()) {
                 let field = |name: &String| match name.as_str() {
                     "metric" => metric.clone(),
-                    "mode" | "receive" | "load_rps" => text(&row[name]),
+                    "mode" | "receive" | "copy" | "load_rps" => text(&row[name]),
                     "backend" | "runs" | "sustains" => text(&row["files"][i][name]),
                     _ => text(&value[name]),
                 };
