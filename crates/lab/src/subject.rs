@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::modes::Mode;
+use crate::modes::{Mode, ModeError};
 
 /// Where a mode is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -158,6 +158,24 @@ impl fmt::Display for Subject {
     }
 }
 
+/// Reads what it is printed as.
+impl std::str::FromStr for Subject {
+    type Err = ModeError;
+
+    fn from_str(name: &str) -> Result<Self, ModeError> {
+        let (backend, name) = match name.split_once('/') {
+            Some(("kernel", name)) => (Backend::Kernel, name),
+            Some(("sim", name)) => (Backend::Sim, name),
+            _ => (Backend::Engine, name),
+        };
+        let (mode, receive) = match name.strip_suffix(IRQ_SUFFIX) {
+            Some(mode) => (mode, Receive::Irq),
+            None => (name, Receive::Device),
+        };
+        Ok(Self { backend, mode: mode.parse()?, receive })
+    }
+}
+
 /// The modes in order, each with every backend: what is to be compared stands side by side, and runs one after the other.
 /// Those of `irq` have one more row of the kernel, those of `copies` one more of each backend for each entry.
 pub fn subjects(modes: &[Mode], backends: &[Backend], irq: &[Mode], copies: &[(Mode, u8)]) -> Vec<Subject> {
@@ -194,6 +212,7 @@ mod tests {
         assert_eq!((all[0].to_string(), all[1].to_string()), ("base".to_owned(), "kernel/base".to_owned()));
         assert_eq!((all[0].name(false).as_str(), all[2].name(false).as_str()), ("base", "base-irq"));
         assert!(all[1].is_base() && !all[2].is_base());
+        assert!(all.iter().all(|one| one.to_string().parse() == Ok(*one)), "it reads as it is printed");
         let sim = Backend::parse_list("sim,kernel").unwrap();
         let names: Vec<String> =
             subjects(&[Mode::Base], &sim, &[], &[]).iter().map(|subject| subject.name(true)).collect();

@@ -107,7 +107,7 @@ impl<'a> Predictor<'a> {
         let lost = |runs: u32, why: String| Some(Lost { runs, of: self.runs, not_run: 0, why });
         if let Some(why) = broken {
             let why = format!("a rule did not hold in the simulation: {why}");
-            return Row { subject, load, outcome: Outcome::Nothing, lost: lost(self.runs, why) };
+            return Row { subject, load, outcome: Outcome::Nothing, lost: lost(self.runs, why), left_out: 0 };
         }
         let all: Vec<Figures> = runs.iter().filter_map(|run| figures(run, self.workload.queues)).collect();
         let missing = self.runs - u32::try_from(all.len()).expect("no more than there are runs");
@@ -116,7 +116,7 @@ impl<'a> Predictor<'a> {
             sustained: self.is_sustained(load, runs),
         });
         let why = format!("{missing} in which no request was answered");
-        Row { subject, load, outcome, lost: if missing > 0 { lost(missing, why) } else { None } }
+        Row { subject, load, outcome, lost: if missing > 0 { lost(missing, why) } else { None }, left_out: 0 }
     }
 
     fn is_sustained(&self, load: Load, runs: &[Run]) -> bool {
@@ -174,6 +174,9 @@ impl<'a> Predictor<'a> {
             subject,
             start_rps,
             rps: search.sustained_rps(),
+            interval_rps: None,
+            kept_up_at_most: None,
+            fell_behind_at_least: None,
             failed: search.failed().map(|(rps, why)| (rps, why.to_string())),
             at_most,
             taken: None,
@@ -238,6 +241,8 @@ pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch
         searched_again: None,
         prediction: Some(predictor.describe()),
         at_start: None,
+        decided: Vec::new(),
+        took_minutes: None,
     };
     match run_alone(config, &predictor, (&subjects, &able), &mut report, watch) {
         Err(error) if error.is::<Interrupted>() && report.rows.iter().any(|row| row.figures().is_some()) => {
@@ -292,12 +297,12 @@ fn run_alone(
 /// The row of a subject among those that were predicted: one that is not simulated says why, and one that is missing was not run.
 pub(super) fn row_of(subject: Subject, load: Load, rows: &[Row], runs: u32) -> Row {
     if let Some(why) = advise::why_not(subject.mode) {
-        return Row { subject, load, outcome: Outcome::Refused(why), lost: None };
+        return Row { subject, load, outcome: Outcome::Refused(why), lost: None, left_out: 0 };
     }
     let found = rows.iter().find(|row| row.subject == subject && row.load == load);
     found.cloned().unwrap_or_else(|| {
         let lost = Lost { runs, of: runs, not_run: runs, why: format!("{runs} not run") };
-        Row { subject, load, outcome: Outcome::Nothing, lost: Some(lost) }
+        Row { subject, load, outcome: Outcome::Nothing, lost: Some(lost), left_out: 0 }
     })
 }
 

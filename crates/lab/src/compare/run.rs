@@ -240,7 +240,9 @@ impl Comparison<'_> {
     /// What there is: of all loads, or of those of which all runs are done.
     fn report(&self, found: &Found, all: bool) -> anyhow::Result<Report> {
         let row = |load, subject| match self.refused.iter().find(|(other, _)| *other == subject) {
-            Some((_, reason)) => Row { subject, load, outcome: Outcome::Refused(reason.clone()), lost: None },
+            Some((_, reason)) => {
+                Row { subject, load, outcome: Outcome::Refused(reason.clone()), lost: None, left_out: 0 }
+            }
             None if subject.backend == Backend::Sim => row_of(subject, load, &found.predicted, self.config.runs),
             None => found.tally.row(subject, load),
         };
@@ -270,6 +272,8 @@ impl Comparison<'_> {
             searched_again: found.searched_again.clone(),
             prediction: self.predictor.as_ref().map(Predictor::describe),
             at_start: self.at_start.clone(),
+            decided: Vec::new(),
+            took_minutes: None,
         };
         report.sustained = most::reconciled(&report);
         Ok(report)

@@ -79,7 +79,7 @@ impl Tally {
             })
             .collect();
         let outcome = Measured::of(&figures).map_or(Outcome::Nothing, |measured| Outcome::Measured(Box::new(measured)));
-        Row { subject, load, outcome, lost: self.lost(of_this().map(|(_, ran)| ran)) }
+        Row { subject, load, outcome, lost: self.lost(of_this().map(|(_, ran)| ran)), left_out: 0 }
     }
 
     /// The runs of a row that gave nothing.

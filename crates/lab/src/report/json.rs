@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::decided::{Decided, readable};
 use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, Sustained, Workload};
 use crate::loads::Load;
 use crate::stats::{RowFigures, Spread};
@@ -54,6 +55,12 @@ pub struct JsonReport<P = serde_json::Value> {
     /// Who had the CPUs before anything was measured, or null.
     #[serde(default)]
     pub at_start: Option<String>,
+    /// What was decided, by load.
+    #[serde(default, deserialize_with = "readable")]
+    pub decided: Vec<Decided>,
+    /// Minutes that it took, or null.
+    #[serde(default)]
+    pub took_minutes: Option<f64>,
 }
 
 /// The most that a mode sustains in open loop.
@@ -69,6 +76,14 @@ pub struct JsonSustained {
     #[serde(default = "first_copy")]
     pub copy: u8,
     pub sustained_rps: u64,
+    #[serde(default)]
+    pub low_rps: Option<u64>,
+    #[serde(default)]
+    pub high_rps: Option<u64>,
+    #[serde(default)]
+    pub kept_up_at_most: Option<u64>,
+    #[serde(default)]
+    pub fell_behind_at_least: Option<u64>,
     pub failed_rps: Option<u64>,
     pub why: Option<String>,
     pub p99_us: Option<f64>,
@@ -86,6 +101,10 @@ impl From<&Sustained> for JsonSustained {
             receive: one.subject.receive,
             copy: one.subject.copy,
             sustained_rps: one.rps,
+            low_rps: one.interval_rps.map(|(low, _)| low),
+            high_rps: one.interval_rps.map(|(_, high)| high),
+            kept_up_at_most: one.kept_up_at_most,
+            fell_behind_at_least: one.fell_behind_at_least,
             failed_rps: one.failed.as_ref().map(|(rps, _)| *rps),
             why: one.failed.as_ref().map(|(_, why)| why.clone()),
             p99_us: one.at_most.map(|(p99_us, _)| p99_us),
@@ -125,6 +144,9 @@ pub struct JsonRow {
     /// Why they did not, or null if there are none.
     #[serde(default)]
     pub lost: Option<String>,
+    /// Slices in which the machine was taken away.
+    #[serde(default)]
+    pub left_out: u32,
 }
 
 /// A number of requests per second, or the string `max`.
@@ -174,6 +196,8 @@ pub fn render(report: &Report) -> String {
         searched_again: report.searched_again.clone(),
         prediction: report.prediction.clone(),
         at_start: report.at_start.clone(),
+        decided: report.decided.clone(),
+        took_minutes: report.took_minutes,
     };
     serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
 }
@@ -197,6 +221,7 @@ impl From<&Row> for JsonRow {
             },
             lost_runs: row.lost.as_ref().map_or(0, |lost| lost.runs),
             lost: row.lost.as_ref().map(|lost| lost.why.clone()),
+            left_out: row.left_out,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod beside;
 pub mod columns;
+pub mod decided;
 pub mod differ;
 pub mod explain;
 pub mod export;
@@ -17,6 +18,7 @@ pub mod table;
 pub mod transmit;
 pub(crate) mod verdict;
 
+pub use decided::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, Metric, PairVerdict};
 pub use machine::MachineUse;
 pub use power::PowerHistogram;
 pub(crate) use power::range;
@@ -57,6 +59,10 @@ pub struct Report {
     pub prediction: Option<Prediction>,
     /// Who had the CPUs before anything was measured; `None` if they were free.
     pub at_start: Option<String>,
+    /// What was decided, by load; empty of an older version, which had no rounds, and of what is predicted.
+    pub decided: Vec<Decided>,
+    /// Minutes that it took; `None` if it was not said.
+    pub took_minutes: Option<f64>,
 }
 
 /// What was simulated.
@@ -81,8 +87,14 @@ pub struct Sustained {
     pub subject: Subject,
     /// The load with which the search began, in requests per second.
     pub start_rps: u64,
-    /// Largest load that was sustained, in requests per second; 0: none was.
+    /// The rate up to which it keeps up, in requests per second; 0: it keeps up with none.
     pub rps: u64,
+    /// The interval of that; `None` of an older version, and where there were too few slices.
+    pub interval_rps: Option<(u64, u64)>,
+    /// Highest rate at which it was seen to keep up.
+    pub kept_up_at_most: Option<u64>,
+    /// Lowest rate above that at which it was seen to fall behind.
+    pub fell_behind_at_least: Option<u64>,
     /// Smallest load that was not, and why; `None` if all were.
     pub failed: Option<(u64, String)>,
     /// 99th percentile in µs and CPU time in percent, in the run that sustained the most; `None` if none did.
@@ -185,6 +197,8 @@ pub struct Row {
     pub outcome: Outcome,
     /// Runs that are not behind the figures; `None` if all are.
     pub lost: Option<Lost>,
+    /// Slices in which the machine was taken away; they are not behind the figures either.
+    pub left_out: u32,
 }
 
 /// The runs of a row that gave no figures.

@@ -177,6 +177,8 @@ fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
         searched_again: report.searched_again,
         prediction: report.prediction,
         at_start: report.at_start,
+        decided: report.decided,
+        took_minutes: report.took_minutes,
     };
     report.sustained = most::reconciled(&report);
     report
@@ -234,7 +236,7 @@ fn row_of(row: &JsonRow) -> Result<Row, String> {
         not_run: if *why == format!("{} not run", row.lost_runs) { row.lost_runs } else { 0 },
         why: why.clone(),
     });
-    Ok(Row { subject, load, outcome, lost })
+    Ok(Row { subject, load, outcome, lost, left_out: row.left_out })
 }
 
 fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
@@ -243,6 +245,9 @@ fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
         subject: Subject { backend: one.backend, mode, receive: one.receive, copy: one.copy },
         start_rps: one.sustained_rps,
         rps: one.sustained_rps,
+        interval_rps: one.low_rps.zip(one.high_rps),
+        kept_up_at_most: one.kept_up_at_most,
+        fell_behind_at_least: one.fell_behind_at_least,
         failed: one.failed_rps.map(|rps| (rps, one.why.clone().unwrap_or_default())),
         at_most: one.p99_us.zip(one.cpu_pct),
         taken: one.taken.clone(),

@@ -51,6 +51,7 @@ pub(crate) fn row(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64, spread: 
         load,
         outcome: Outcome::Measured(Box::new(measured)),
         lost: None,
+        left_out: 0,
     }
 }
 
@@ -64,6 +65,7 @@ pub(crate) fn predicted(mode: &str, load: Load, rps: f64, p99: f64, cpu: f64) ->
         load,
         outcome: Outcome::Predicted { figures, sustained: true },
         lost: None,
+        left_out: 0,
     }
 }
 
@@ -84,6 +86,7 @@ pub(crate) fn refused(mode: &str, load: Load, reason: &str) -> Row {
         load,
         outcome: Outcome::Refused(reason.to_owned()),
         lost: None,
+        left_out: 0,
     }
 }
 
@@ -106,6 +109,9 @@ pub(crate) fn sustained() -> Vec<Sustained> {
         subject: Subject::engine(mode.parse().unwrap()),
         start_rps: 300_000,
         rps,
+        interval_rps: None,
+        kept_up_at_most: None,
+        fell_behind_at_least: None,
         failed,
         at_most,
         taken: None,
@@ -177,6 +183,8 @@ pub(crate) fn cover_letter() -> Report {
         searched_again: None,
         prediction: None,
         at_start: None,
+        decided: Vec::new(),
+        took_minutes: None,
     }
 }
 

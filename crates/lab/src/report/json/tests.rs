@@ -15,6 +15,7 @@ fn names_are_the_documented_ones() {
         [
             "at_start",
             "commit",
+            "decided",
             "ended",
             "failures",
             "host",
@@ -25,6 +26,7 @@ fn names_are_the_documented_ones() {
             "rows",
             "searched_again",
             "sustained",
+            "took_minutes",
             "verdicts",
             "workload"
         ]
@@ -43,6 +45,7 @@ fn names_are_the_documented_ones() {
         "interrupts_per_s",
         "latency_cdf",
         "latency_us",
+        "left_out",
         "load_rps",
         "lost",
         "lost_runs",
@@ -143,8 +146,8 @@ fn refused_rows_have_a_reason_and_no_figure() {
     let filled = row.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
     assert_eq!(
         filled.map(|(key, _)| key.as_str()).collect::<Vec<_>>().len(),
-        8,
-        "mode, backend, receive, copy, load_rps, runs, lost_runs, refused"
+        9,
+        "mode, backend, receive, copy, load_rps, runs, lost_runs, left_out, refused"
     );
     assert_eq!(row["runs"], json!(0));
 }
