@@ -64,7 +64,8 @@ impl Histogram {
                 (None, None) => break,
                 (Some(a), Some(b)) if a.0 == b.0 => {
                     merged.push((a.0, a.1 + b.1));
-                    (ours.next(), theirs.next());
+                    ours.next();
+                    theirs.next();
                 }
                 (Some(a), b) if b.is_none_or(|b| a.0 < b.0) => {
                     merged.push(a);
@@ -121,7 +122,6 @@ impl Histogram {
         self.bins.iter().map(|(bin, count)| (lowest(*bin), *count))
     }
 
-    #[expect(dead_code, reason = "for the bootstrap")]
     /// The bins by number.
     pub(crate) fn bins(&self) -> &[(u16, u64)] {
         &self.bins

@@ -11,11 +11,16 @@
 mod beside;
 mod estimate;
 mod histogram;
+mod judge;
+mod look;
 mod metric;
+mod numbers;
+mod rank;
 mod settings;
 mod slice;
 mod slices;
 pub mod sustain;
+mod table;
 mod verdict;
 
 pub use beside::{Beside, Cause, Rule};

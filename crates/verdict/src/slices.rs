@@ -1,8 +1,11 @@
 //! The slices of one load, and what follows from them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use crate::{Cause, Estimate, Histogram, Metric, Pair, Settings, Slice, Verdict, Why};
+use crate::judge::judge;
+use crate::look::Look;
+use crate::{Cause, Estimate, Histogram, Metric, Pair, Settings, Slice};
 
 /// How many slices were left out, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,13 +24,15 @@ pub struct Slices {
     settings: Settings,
     candidates: usize,
     slices: Vec<Slice>,
+    /// Made when something is asked, and gone with the next slice.
+    look: OnceCell<Look>,
 }
 
 impl Slices {
     /// Those of a load at which `candidates` are compared; none yet.
     #[must_use]
     pub fn new(candidates: usize, settings: Settings) -> Self {
-        Self { settings, candidates, slices: Vec::new() }
+        Self { settings, candidates, slices: Vec::new(), look: OnceCell::new() }
     }
 
     /// Adds a slice, in any order.
@@ -37,6 +42,7 @@ impl Slices {
     pub fn add(&mut self, slice: Slice) {
         assert!(slice.candidate < self.candidates, "candidate {} of {}", slice.candidate, self.candidates);
         self.slices.push(slice);
+        self.look.take();
     }
 
     /// How many candidates there are.
@@ -127,26 +133,13 @@ impl Slices {
     /// A figure of a candidate: of the latencies of all kept slices together, of their CPU time or their answers.
     #[must_use]
     pub fn estimate(&self, candidate: usize, metric: Metric) -> Option<Estimate> {
-        let (mut window, mut cpus, mut cpu, mut answered) = (0.0, 0.0, 0.0, 0.0);
-        for slice in self.kept(candidate) {
-            window += slice.window_ns as f64;
-            cpus += slice.window_ns as f64 * f64::from(slice.cpus);
-            cpu += slice.cpu_ns as f64;
-            answered += slice.answered as f64;
-        }
-        let value = match metric {
-            Metric::P50 | Metric::P99 | Metric::P999 => self.latency(candidate).quantile(metric.quantile()?)? as f64,
-            Metric::Cpu => cpu / cpus,
-            Metric::Throughput => answered * 1e9 / window,
-        };
-        value.is_finite().then_some(Estimate { value, interval: None })
+        self.look().estimate(candidate, metric)
     }
 
     /// The figure of `a` divided by that of `b`, of the rounds in which both were kept.
     #[must_use]
     pub fn ratio(&self, a: usize, b: usize, metric: Metric) -> Option<Estimate> {
-        let value = self.estimate(a, metric)?.value / self.estimate(b, metric)?.value;
-        value.is_finite().then_some(Estimate { value, interval: None })
+        self.look().ratio(a, b, metric).map(|ratio| ratio.estimate)
     }
 
     /// Verdicts of all pairs of candidates, in each of these figures.
@@ -161,14 +154,19 @@ impl Slices {
     /// come from one call.
     #[must_use]
     pub fn verdicts(&self, pairs: &[(usize, usize)], metrics: &[Metric]) -> Vec<Pair> {
-        let verdict = Verdict::Undecided { why: Why::FewRounds, more_rounds: None };
-        let of = |(a, b): (usize, usize), metric| Pair { a, b, metric, ratio: self.ratio(a, b, metric), verdict };
-        pairs.iter().flat_map(|pair| metrics.iter().map(move |metric| of(*pair, *metric))).collect()
+        judge(self.look(), pairs, metrics, &self.settings)
     }
 
     /// Whether all pairs are decided in all of these figures, so that more slices would tell nothing new.
     #[must_use]
     pub fn is_decided(&self, metrics: &[Metric]) -> bool {
         self.pairs(metrics).iter().all(|pair| pair.verdict.is_decided())
+    }
+
+    fn look(&self) -> &Look {
+        self.look.get_or_init(|| {
+            let kept: Vec<&Slice> = self.slices.iter().filter(|slice| self.cause(slice).is_none()).collect();
+            Look::new(self.candidates, &kept, &self.settings)
+        })
     }
 }
