@@ -249,7 +249,7 @@ impl CompareArgs {
             config.run_length = Some(Duration::from_secs_f64(seconds));
         }
         if let Some(runs) = self.runs {
-            config.runs = runs;
+            (config.rounds, config.runs) = (Some(runs), runs);
         }
         Ok(config)
     }

@@ -28,7 +28,7 @@ fn start(args: &[&str]) -> Child {
     command.spawn().expect("napier starts")
 }
 
-/// Waits for what the first run leaves behind.
+/// Waits for what the first slice leaves behind.
 fn first_run(napier: &mut Child, histogram: &str) {
     let begun = Instant::now();
     while !std::path::Path::new(histogram).exists() {
@@ -48,7 +48,7 @@ fn an_interrupted_comparison_shows_what_it_has() {
         let out = folder.file("histograms");
         let more: &[&str] = if json { &["--out", &out, "--json"] } else { &["--out", &out] };
         let mut napier = start(&[&MANY[..], more].concat());
-        first_run(&mut napier, &format!("{out}/base-1k-run2.hlog"));
+        first_run(&mut napier, &format!("{out}/base-1k.hlog"));
         signal(napier.id(), name);
         let output = napier.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(status), "{}", said(&output));
@@ -59,7 +59,10 @@ fn an_interrupted_comparison_shows_what_it_has() {
             let (rows, row) = (report["rows"].as_array().expect("rows"), &report["rows"][0]);
             assert_eq!((rows.len(), &report["ended"]), (2, &Value::from("interrupted")));
             let (runs, lost) = (row["runs"].as_u64().expect("runs"), row["lost_runs"].as_u64().expect("lost runs"));
-            assert!(runs >= 1 && runs + lost == 1000 && row["achieved_rps"].is_f64(), "{row}");
+            // On a busy machine slices are left out.
+            let left_out = row["left_out"].as_u64().expect("a count");
+            assert!(runs + left_out >= 1 && runs + left_out + lost == 1000, "{row}");
+            assert_eq!(row["achieved_rps"].is_f64(), runs > 0, "{row}");
             assert_eq!((rows[1]["runs"].as_u64(), rows[1]["lost"].as_str()), (Some(0), Some("1000 not run")));
             assert!(report["memory"]["peak_kib"].as_u64() > Some(1000), "{}", report["memory"]);
         } else {
@@ -77,13 +80,13 @@ fn histograms_that_cannot_be_kept_end_it_with_the_table() {
     }
     let folder = Folder::new("partial-out");
     let out = folder.file("histograms");
-    std::fs::create_dir_all(format!("{out}/base-1k-run2.hlog")).expect("a folder where a file is to be");
+    std::fs::create_dir_all(format!("{out}/base-1k.hlog")).expect("a folder where a file is to be");
     let output = start(&[&MANY[..], &["--out", &out]].concat()).wait_with_output().expect("it ends");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("the comparison ended early: cannot write"), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1);
-    assert!(printed.contains("base     1K") && printed.contains("998 not run"), "{printed}");
+    assert!(printed.contains("base     1K") && printed.contains("999 not run"), "{printed}");
 }
 
 /// A generator of a comparison, once there is one that is not `other`.

@@ -53,6 +53,12 @@ impl Recorder {
         Some(recorder)
     }
 
+    /// Keeps what another one has as well.
+    pub fn add(&mut self, other: &Self) {
+        self.intended.add(&other.intended).expect("the bounds are the same");
+        self.actual.add(&other.actual).expect("the bounds are the same");
+    }
+
     /// Number of replies.
     pub fn len(&self) -> u64 {
         self.intended.len()

@@ -235,7 +235,7 @@ pub fn load<N: ClientNet>(
         Load::Rps(rate_rps) => Pace::Open { rate_rps },
         Load::Max => Pace::Closed,
     };
-    let window = Window { warm_up: config.warm_up, measure: config.length, drain: DRAIN };
+    let window = Window { warm_up: config.warm_up, measure: config.length, margin: Duration::ZERO, drain: DRAIN };
     let mut runs = Vec::with_capacity(config.runs as usize);
     for run in 0..config.runs {
         on_run(run);

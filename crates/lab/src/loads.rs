@@ -6,7 +6,7 @@ use std::fmt;
 
 pub use sustain::{Shortfall, SustainSearch, in_time_pct_by_rate, in_time_pct_of};
 
-use crate::subject::Subject;
+use napier_kv::load::plan::Pace;
 
 /// One load of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +146,14 @@ impl Load {
 }
 
 impl Load {
+    /// How a load generator paces it.
+    pub(crate) const fn pace(self) -> Pace {
+        match self {
+            Self::Rps(rate_rps) => Pace::Open { rate_rps },
+            Self::Max => Pace::Closed,
+        }
+    }
+
     /// As the column of a table has it: as [`Display`](fmt::Display), but a closed loop is called what it is.
     pub(crate) fn column(self) -> String {
         match self {
@@ -170,31 +178,6 @@ impl fmt::Display for Load {
 fn three_digits(number: u64) -> u64 {
     let step = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(2));
     number / step * step
-}
-
-/// One run of one subject at one load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// How packets are delivered, and by whom.
-    pub subject: Subject,
-    /// What is offered.
-    pub load: Load,
-    /// From 0.
-    pub run: u32,
-}
-
-/// All cells in the order they are to be run: load by load, and within a load run by run through all subjects, each
-/// run starting one subject later. A machine that drifts then drifts under all of them alike.
-pub fn interleave(subjects: &[Subject], loads: &[Load], runs: u32) -> Vec<Cell> {
-    let mut cells = Vec::with_capacity(subjects.len() * loads.len() * runs as usize);
-    for &load in loads {
-        for run in 0..runs {
-            let first = run as usize % subjects.len().max(1);
-            let (before, from) = subjects.split_at(first);
-            cells.extend(from.iter().chain(before).map(|&subject| Cell { subject, load, run }));
-        }
-    }
-    cells
 }
 
 #[cfg(test)]

@@ -145,6 +145,13 @@ impl SideUse {
 }
 
 impl CoreUse {
+    /// The mean of each figure; `None` of none.
+    pub(crate) fn mean_of(all: &[Self]) -> Option<Self> {
+        #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
+        let mean: Reduce = |values| values.iter().sum::<f64>() / values.len() as f64;
+        if all.is_empty() { None } else { Self::reduce(all, mean) }
+    }
+
     fn reduce(all: &[Self], by: Reduce) -> Option<Self> {
         let of = |field: fn(&Self) -> f64| known(all, |cores| Some(field(cores)), by);
         Some(Self {

@@ -168,11 +168,16 @@ impl std::str::FromStr for Subject {
             Some(("sim", name)) => (Backend::Sim, name),
             _ => (Backend::Engine, name),
         };
+        let unknown = || ModeError::Unknown { name: name.to_owned() };
+        let (name, copy) = match name.split_once(COPY_MARK) {
+            Some((name, copy)) => (name, copy.parse().map_err(|_| unknown())?),
+            None => (name, FIRST_COPY),
+        };
         let (mode, receive) = match name.strip_suffix(IRQ_SUFFIX) {
             Some(mode) => (mode, Receive::Irq),
             None => (name, Receive::Device),
         };
-        Ok(Self { backend, mode: mode.parse()?, receive })
+        Ok(Self { backend, mode: mode.parse()?, receive, copy })
     }
 }
 

@@ -45,6 +45,8 @@ struct LoadRun<'a, W> {
     /// Replies to requests that were due in here count.
     from_ns: u64,
     until_ns: u64,
+    /// Nothing is sent from then on.
+    end_ns: u64,
     out: Measured,
     /// Flows that have room in their window, once for each request; `None` in an open loop.
     idle: Option<Vec<usize>>,
@@ -72,7 +74,7 @@ impl<W: Wire> Generator<W> {
     pub fn fill(&mut self, stop: &AtomicBool) -> anyhow::Result<Measured> {
         let mut left: Vec<u32> = (0..self.plan.profile.config().records).rev().collect();
         let mut draws = self.plan.profile.requests("fill");
-        let mut run = LoadRun::new(self, (0, u64::MAX), Pace::Closed);
+        let mut run = LoadRun::new(self, (0, u64::MAX), u64::MAX, Pace::Closed);
         loop {
             let now_ns = run.generator.wire.now_ns();
             run.send_all(now_ns, || {
@@ -93,8 +95,8 @@ impl<W: Wire> Generator<W> {
         }
     }
 
-    /// Runs one load; `name` and the seeds decide what is asked for and when. `on_edge(true)` is called when measuring
-    /// begins, `on_edge(false)` when it ends.
+    /// Runs one load; `name` and the seeds decide what is asked for and when. `on_edge(true)` is called a margin before measuring
+    /// begins, `on_edge(false)` a margin after it has ended; requests are sent until then.
     ///
     /// # Errors
     /// The wire breaks, or what comes is no reply.
@@ -109,24 +111,32 @@ impl<W: Wire> Generator<W> {
         let start_ns = self.wire.now_ns();
         let from_ns = start_ns + nanos(window.warm_up);
         let (until_ns, drain_ns) = (from_ns + nanos(window.measure), nanos(window.drain));
+        let margin_ns = nanos(window.margin);
+        let (edge_ns, end_ns) = ([from_ns.saturating_sub(margin_ns), until_ns + margin_ns], until_ns + margin_ns);
         let mut requests = self.plan.profile.requests(name);
         let mut arrivals = match pace {
             Pace::Open { rate_rps } => Some(Poisson::new(rate_rps, seed, name).map(|ns| start_ns + ns).peekable()),
             Pace::Closed => None,
         };
-        let mut run = LoadRun::new(self, (from_ns, until_ns), pace);
+        let mut run = LoadRun::new(self, (from_ns, until_ns), end_ns, pace);
         let mut edges = 0;
+        // When the loop is to go on.
+        let mut expected_ns = u64::MAX;
         loop {
-            let now_ns = run.generator.wire.now_ns();
-            for (number, edge_ns) in [from_ns, until_ns].into_iter().enumerate() {
+            let mut now_ns = run.generator.wire.now_ns();
+            if edges == 1 {
+                run.out.paused_ns = run.out.paused_ns.max(now_ns.saturating_sub(expected_ns));
+            }
+            for (number, edge_ns) in edge_ns.into_iter().enumerate() {
                 if edges == number && now_ns >= edge_ns {
                     edges += 1;
                     on_edge(number == 0);
+                    now_ns = run.generator.wire.now_ns();
                 }
             }
             // A generator that is late sends what was due all the same: leaving it out would hide that it waited.
-            let owes = now_ns >= until_ns && arrivals.as_mut().is_some_and(|arrivals| due_ns(arrivals) < until_ns);
-            let is_over = now_ns >= until_ns && !(owes && now_ns < until_ns + drain_ns);
+            let owes = now_ns >= end_ns && arrivals.as_mut().is_some_and(|arrivals| due_ns(arrivals) < until_ns);
+            let is_over = now_ns >= end_ns && !(owes && now_ns < end_ns + drain_ns);
             if is_over || stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -138,7 +148,9 @@ impl<W: Wire> Generator<W> {
                 }
             };
             run.generator.wire.flush()?;
-            run.receive(wait.min(Duration::from_nanos(until_ns.saturating_sub(now_ns))))?;
+            let wait = wait.min(Duration::from_nanos(end_ns.saturating_sub(now_ns)));
+            expected_ns = now_ns + nanos(wait);
+            run.receive(wait)?;
             run.give_up(now_ns, |_| ());
         }
         run.out.due = run.out.sent;
@@ -151,6 +163,24 @@ impl<W: Wire> Generator<W> {
             run.receive(Duration::from_millis(1))?;
         }
         Ok(run.finish())
+    }
+
+    /// Waits until nothing has come for `quiet`, or for `longest`: what is left of a run that the server could not keep up with is no part of
+    /// the next one.
+    ///
+    /// # Errors
+    /// The wire breaks.
+    pub fn quiesce(&mut self, quiet: Duration, longest: Duration, stop: &AtomicBool) -> anyhow::Result<()> {
+        let began_ns = self.wire.now_ns();
+        let mut last_ns = began_ns;
+        loop {
+            self.wire.receive(Duration::from_millis(1), |now_ns, _| last_ns = now_ns)?;
+            let now_ns = self.wire.now_ns();
+            let is_quiet = now_ns.saturating_sub(last_ns) >= nanos(quiet);
+            if is_quiet || now_ns - began_ns >= nanos(longest) || stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -171,7 +201,7 @@ fn unsent(arrivals: &mut Peekable<impl Iterator<Item = u64>>, (from_ns, until_ns
 }
 
 impl<'a, W: Wire> LoadRun<'a, W> {
-    fn new(generator: &'a mut Generator<W>, (from_ns, until_ns): (u64, u64), pace: Pace) -> Self {
+    fn new(generator: &'a mut Generator<W>, (from_ns, until_ns): (u64, u64), end_ns: u64, pace: Pace) -> Self {
         let depth = generator.plan.depth;
         for flow in &mut generator.flows {
             flow.reset(depth.next_power_of_two());
@@ -179,7 +209,7 @@ impl<'a, W: Wire> LoadRun<'a, W> {
         let flows = 0..generator.flows.len();
         let idle = (pace == Pace::Closed).then(|| flows.flat_map(|flow| std::iter::repeat_n(flow, depth)).collect());
         let out = Measured::new(until_ns - from_ns);
-        Self { generator, from_ns, until_ns, out, idle, next: 0, next_look_ns: 0 }
+        Self { generator, from_ns, until_ns, end_ns, out, idle, next: 0, next_look_ns: 0 }
     }
 
     /// Sends what is due while there is room; returns how long nothing will be due.
@@ -191,7 +221,7 @@ impl<'a, W: Wire> LoadRun<'a, W> {
     ) -> Duration {
         for _ in 0..self.generator.plan.burst {
             let intended_ns = due_ns(arrivals);
-            if intended_ns > now_ns || intended_ns >= self.until_ns {
+            if intended_ns > now_ns || intended_ns >= self.end_ns {
                 break;
             }
             // Answers make room; until then the requests that are due wait, and their time runs.

@@ -67,6 +67,10 @@ pub struct Measured {
     pub lost: u64,
     /// Length of the measured time in ns.
     pub window_ns: u64,
+    /// The longest time, in the measured time and its margins, for which the generator's loop did not go on though it had not asked to sleep,
+    /// in ns: what the machine took from it.
+    #[serde(default)]
+    pub paused_ns: u64,
 }
 
 /// When a run begins and ends.
@@ -76,6 +80,10 @@ pub struct Window {
     pub warm_up: Duration,
     /// What counts.
     pub measure: Duration,
+    /// How long requests are sent before and after it beside the warm-up, while counters are read: what that takes the generator is no
+    /// latency of a request that counts.
+    #[serde(default)]
+    pub margin: Duration,
     /// How long answers are waited for afterwards.
     pub drain: Duration,
 }
@@ -97,7 +105,25 @@ impl Measured {
             wrong: 0,
             lost: 0,
             window_ns,
+            paused_ns: 0,
         }
+    }
+
+    /// Both together, as of one run.
+    pub fn add(&mut self, other: &Self) {
+        self.recorder.add(&other.recorder);
+        self.answered += other.answered;
+        self.sent += other.sent;
+        self.due += other.due;
+        self.in_time += other.in_time;
+        self.fastest_ns = self.fastest_ns.min(other.fastest_ns);
+        self.replies += other.replies;
+        self.missing += other.missing;
+        self.refused += other.refused;
+        self.wrong += other.wrong;
+        self.lost += other.lost;
+        self.window_ns += other.window_ns;
+        self.paused_ns = self.paused_ns.max(other.paused_ns);
     }
 }
 

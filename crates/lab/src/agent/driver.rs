@@ -89,7 +89,7 @@ fn drive(
 ) -> anyhow::Result<Measured> {
     out.send(offer).context("asking for a run")?;
     let window = offer.window;
-    let until = Instant::now() + CONNECT_MAX + window.warm_up + window.measure + window.drain;
+    let until = Instant::now() + CONNECT_MAX + window.warm_up + window.measure + window.margin + window.drain;
     loop {
         let report = incoming.next(Some(until), interrupted).map_err(|error| match error {
             ChannelError::Closed => anyhow::anyhow!("it ended before its run did"),

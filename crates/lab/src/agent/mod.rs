@@ -49,8 +49,9 @@ impl Offer {
         if let Pace::Open { rate_rps } = self.pace {
             ensure!((1..=RATE_RPS_MAX).contains(&rate_rps), "1 to {RATE_RPS_MAX} requests per second, not {rate_rps}");
         }
-        let Window { warm_up, measure, drain } = self.window;
-        ensure!(measure <= MEASURE_MAX && warm_up <= BESIDE_MAX && drain <= BESIDE_MAX, "a run of at most an hour");
+        let Window { warm_up, measure, margin, drain } = self.window;
+        let beside = [warm_up, margin, drain].into_iter().all(|time| time <= BESIDE_MAX);
+        ensure!(measure <= MEASURE_MAX && beside, "a run of at most an hour");
         let format: Format = self.format.parse().map_err(anyhow::Error::msg)?;
         ensure!(self.proto == Proto::Tcp || format != Format::Resp, "redis does not speak over UDP");
         Ok(format)

@@ -50,7 +50,12 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn offer(server: SocketAddr) -> Offer {
     let SocketAddr::V4(server) = server else { panic!("{server}") };
-    let window = Window { warm_up: Duration::ZERO, measure: Duration::from_millis(50), drain: Duration::ZERO };
+    let window = Window {
+        warm_up: Duration::ZERO,
+        measure: Duration::from_millis(50),
+        margin: Duration::ZERO,
+        drain: Duration::ZERO,
+    };
     let format = "ascii".to_owned();
     Offer { server, proto: Proto::Tcp, format, flows: 1, seed: 1, pace: Pace::Closed, window }
 }

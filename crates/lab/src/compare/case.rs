@@ -9,86 +9,36 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use napier_core::control::plan::Plan;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Window};
+use napier_kv::load::plan::Window;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
-use napier_runtime::device::NapiStats;
 use napier_runtime::event::UserEvent;
 
 use super::addresses::WORKER_THREADS;
-use super::cores::CoreTimes;
 use super::ends::{Ends, Tested};
-use super::kernel::counters::{self, Counted};
+use super::kernel::counters;
 use super::kernel::on::Arrived;
 use super::kernel::program::AppliedToProgram;
-use super::machine::Outside;
-use super::place::Testbed;
-use super::server::{Common, WorkerSetup, run_worker};
+use super::meter::{CaseResult, Crew, Meter, Snapshot};
+use super::server::{Common, WorkerMode, WorkerSetup, run_worker};
 use super::workload::{OfferedLoad, Workload};
-use crate::applied::Applied;
 use crate::cpus::CpuLayout;
 use crate::roll_call::{Ready, RollCall};
-use crate::stats::CoreUse;
 use crate::subject::Subject;
 
 /// More requests than any packet carries.
 const REQUESTS_PER_PACKET: u64 = 100;
 
-/// What one run measured.
-#[derive(Clone, Debug)]
-pub(crate) struct CaseResult {
-    pub(crate) measured: Measured,
-    pub(crate) seconds: f64,
-    pub(crate) cpu_total: Duration,
-    /// `None` where polls in vain are not counted.
-    pub(crate) cpu_spin: Option<Duration>,
-    pub(crate) cores: Option<CoreUse>,
-    pub(crate) ticks_per_us: f64,
-    pub(crate) napi: Option<NapiStats>,
-    /// What the kernel's instances did; `None` in rows of the engine, and where nothing can be traced.
-    pub(crate) counted: Option<Counted>,
-    /// Receive softirqs; `None` where `cores` is.
-    pub(crate) softirqs: Option<u64>,
-    /// Context switches of the server's threads.
-    pub(crate) switches: u64,
-    pub(crate) waits_with_events: u64,
-    pub(crate) events: u64,
-    pub(crate) fifo: bool,
-    /// What the end under test was given; empty if that is the kernel.
-    pub(crate) in_force: Applied,
-    /// What an interface of this machine received; `None` elsewhere.
-    pub(crate) arrived: Option<Arrived>,
-    /// Of the server's softirq threads; `None` where the kernel delivers.
-    pub(crate) run_delay: Option<Duration>,
-    /// What others took meanwhile.
-    pub(crate) outside: Outside,
-}
-
-/// Counters at one moment.
-#[derive(Clone, Default)]
-struct Snapshot {
-    at_ns: u64,
-    cpu: Duration,
-    cores: Option<CoreTimes>,
-    napi: Option<NapiStats>,
-    arrived: Option<Arrived>,
-    switches: u64,
-    waits_with_events: u64,
-    events: u64,
-    run_delay: Option<Duration>,
-    outside: Outside,
-}
-
 /// Ends the workers of either kind.
 struct Stop {
     flag: Arc<AtomicBool>,
-    event: UserEvent,
+    event: Arc<UserEvent>,
     kernel: KernelStop,
 }
 
 impl Stop {
     fn new() -> anyhow::Result<Self> {
-        Ok(Self { flag: Arc::default(), event: UserEvent::new(), kernel: KernelStop::new()? })
+        Ok(Self { flag: Arc::default(), event: Arc::new(UserEvent::new()), kernel: KernelStop::new()? })
     }
 
     fn trigger(&self) {
@@ -104,6 +54,7 @@ struct Bench<'a> {
     cpus: &'a CpuLayout,
     ends: Ends,
     stop: Stop,
+    crew: Crew,
 }
 
 /// Runs one mode at one load.
@@ -117,7 +68,7 @@ pub(crate) fn run_case(
     let plan = subject.mode.plan();
     workload.server.restart_service();
     let ends = Ends::new(workload, subject, &plan, cpus, load, interrupted)?;
-    let mut bench = Bench { workload, cpus, ends, stop: Stop::new()? };
+    let mut bench = Bench { workload, cpus, ends, stop: Stop::new()?, crew: Crew::default() };
     let _showing = workload.shown.set(&bench.ends.engine);
     let result = bench.run(&plan, load, interrupted)?;
     bench.ends.put_back().context("another program changed what the mode is made of during the run, or")?;
@@ -180,12 +131,13 @@ impl Bench<'_> {
 
     /// A worker, from start to end.
     fn work(&self, index: usize, plan: &Plan, ready: Ready) -> anyhow::Result<()> {
+        self.crew.join();
         let (engine, cpu, proto) = (&self.ends.engine, self.cpus.workers[index], self.workload.proto);
         let common = Common { server: self.workload.server.clone(), index, stop: self.stop.flag.clone(), ready };
         match (&self.ends.tested, proto) {
             (Tested::Engine { netns, .. }, Proto::Udp) => {
-                let setup = WorkerSetup { common, engine: engine.clone(), netns: netns.clone(), cpu };
-                run_worker(setup, plan, &self.stop.event)
+                let (mode, stop) = (WorkerMode::new(plan.clone()), self.stop.event.clone());
+                run_worker(WorkerSetup { common, engine: engine.clone(), netns: netns.clone(), cpu, mode, stop })
             }
             (Tested::Engine { netns, .. }, Proto::Tcp) => {
                 let _counted = engine.count_thread("worker", Some(cpu));
@@ -202,6 +154,10 @@ impl Bench<'_> {
         }
     }
 
+    fn meter(&self) -> Meter<'_> {
+        Meter { workload: self.workload, cpus: self.cpus, ends: &self.ends, crew: &self.crew }
+    }
+
     fn drive(&self, load: OfferedLoad, interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
         let counters = match &self.ends.tested {
             Tested::Kernel(_) => self.workload.counters.as_ref(),
@@ -211,8 +167,9 @@ impl Bench<'_> {
         let more = if self.workload.counters.is_some() { counters::LASTS } else { Duration::ZERO };
         let window = Window { warm_up: load.window.warm_up + more, ..load.window };
         let load = OfferedLoad { window, ..load };
+        let meter = self.meter();
         let mut edges: Vec<anyhow::Result<Snapshot>> = Vec::with_capacity(2);
-        let on_edge = &mut |_| edges.push(self.snapshot());
+        let on_edge = &mut |_| edges.push(meter.snapshot());
         let (started, go) = channel();
         // Datagrams tell nobody that the server is gone.
         let (over, stop) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -244,73 +201,8 @@ impl Bench<'_> {
         // All records are there, and none is too long.
         let wrong = measured.wrong + measured.missing + measured.refused;
         ensure!(wrong == 0, "{wrong} replies were wrong: the stack or the server is broken");
-        let result = CaseResult { counted, ..self.result(measured, begin, end) };
+        let result = CaseResult { counted, ..meter.result(measured, begin, end) };
         check_way(&result)?;
         Ok(result)
-    }
-
-    fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        let program_cpu = self.ends.program_cpu();
-        let cores = match &*self.workload.place {
-            Testbed::Link | Testbed::Memif => None,
-            Testbed::Veth(_) | Testbed::On(_) => {
-                Some(CoreTimes::read(self.cpus.of_client(), &self.cpus.of_server(), program_cpu)?)
-            }
-        };
-        let counted = self.workload.server.totals();
-        Ok(Snapshot {
-            at_ns: self.ends.engine.now_ns(),
-            cpu: self.ends.server_cpu()?,
-            cores,
-            napi: self.ends.napi_stats(),
-            arrived: self.ends.arrived()?,
-            switches: self.ends.switches(),
-            waits_with_events: counted.waits_with_events,
-            events: counted.events,
-            run_delay: self.run_delay(),
-            outside: Outside::read(&self.workload.watched(self.cpus), program_cpu)?,
-        })
-    }
-
-    /// What the softirq threads on the server's CPUs have waited for them.
-    fn run_delay(&self) -> Option<Duration> {
-        match &self.ends.tested {
-            Tested::Kernel(_) => None,
-            Tested::Engine { .. } => {
-                let all = self.ends.engine.softirq_stats().into_iter();
-                let of_server = all.filter(|cpu| self.cpus.workers.contains(&cpu.cpu));
-                Some(Duration::from_nanos(of_server.map(|cpu| cpu.run_delay_ns).sum()))
-            }
-        }
-    }
-
-    fn result(&self, measured: Measured, begin: &Snapshot, end: &Snapshot) -> CaseResult {
-        let engine = &self.ends.engine;
-        let ticks_per_us = engine.ticks_per_us();
-        let napi = end.napi.zip(begin.napi).map(|(end, begin)| end - begin);
-        let cpu_total = end.cpu.saturating_sub(begin.cpu);
-        let elapsed = Duration::from_nanos(end.at_ns - begin.at_ns);
-        #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-        let spin = napi.map(|napi| Duration::from_secs_f64(napi.spin_ticks as f64 / ticks_per_us / 1e6));
-        CaseResult {
-            measured,
-            seconds: elapsed.as_secs_f64(),
-            cpu_total,
-            // Ticks go on while a polling thread is preempted, so they may exceed its CPU time.
-            cpu_spin: spin.map(|spin| spin.min(cpu_total)),
-            cores: end.cores.zip(begin.cores).map(|(end, begin)| end.since(&begin, elapsed)),
-            ticks_per_us,
-            napi,
-            counted: None,
-            arrived: end.arrived.zip(begin.arrived).map(|(end, begin)| end.since(begin)),
-            softirqs: end.cores.zip(begin.cores).map(|(end, begin)| end.softirqs_since(&begin)),
-            switches: end.switches.saturating_sub(begin.switches),
-            waits_with_events: end.waits_with_events - begin.waits_with_events,
-            events: end.events - begin.events,
-            in_force: self.ends.in_force(),
-            fifo: engine.softirq_stats().iter().all(|cpu| cpu.fifo),
-            outside: end.outside.since(&begin.outside, elapsed, self.workload.watched(self.cpus).len()),
-            run_delay: end.run_delay.zip(begin.run_delay).map(|(end, begin)| end.saturating_sub(begin)),
-        }
     }
 }

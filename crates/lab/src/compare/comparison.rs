@@ -1,7 +1,7 @@
 //! A comparison that is running: what is compared, and why some of it cannot be run here.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use napier_kv::load::net::Proto;
 
@@ -36,6 +36,7 @@ pub(super) struct Comparison<'a> {
     pub(super) refused: Vec<(Subject, String)>,
     /// Who had the CPUs before anything ran.
     pub(super) at_start: Option<String>,
+    pub(super) begun: Instant,
 }
 
 impl Comparison<'_> {

@@ -73,11 +73,13 @@ pub struct CompareConfig {
     pub loads: Option<Vec<Load>>,
     /// Whether the most that each mode sustains is searched for.
     pub sustained: bool,
-    /// Length of one run; `None` = what fits `total`.
+    /// Length of one slice; `None` = as the rows need it.
     pub run_length: Option<Duration>,
-    /// Longest time for everything, where `run_length` is left to choose.
+    /// Longest time for everything, if the number of rounds is not given.
     pub total: Duration,
-    /// Runs per row.
+    /// Rounds of each load, each with a slice of every row; `None` = until all is decided or the time is up.
+    pub rounds: Option<u32>,
+    /// Runs of a row that is predicted.
     pub runs: u32,
     /// Client flows, 1..=4096.
     pub flows: u32,
@@ -118,6 +120,7 @@ impl Default for CompareConfig {
             sustained: true,
             run_length: None,
             total: Duration::from_secs(225),
+            rounds: None,
             runs: 3,
             flows: 64,
             queues: 1,
@@ -178,7 +181,7 @@ impl CompareConfig {
     /// # Errors
     /// The first field that cannot be; the message says what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.runs > 0, "--runs must be at least 1");
+        ensure!(self.runs > 0 && self.rounds != Some(0), "--runs must be at least 1");
         ensure!((1..=4096).contains(&self.flows), "--flows must be 1 to 4096");
         let link = LinkConfig { queues: self.queues, ring_size: self.ring_size, ..LinkConfig::default() };
         link.check()?;

@@ -218,6 +218,14 @@ impl Ends {
         }
     }
 
+    /// The generator, if it is in this process.
+    pub(super) fn generator_here(&self) -> Option<&GeneratorEnd> {
+        match &self.generator {
+            Generator::Here(generator) => Some(generator),
+            Generator::Child(_) | Generator::Agent(_) => None,
+        }
+    }
+
     /// Where the server is, and how requests to it are written.
     fn server(&self, workload: &Workload) -> (SocketAddrV4, Format) {
         match &self.served {
@@ -227,7 +235,7 @@ impl Ends {
     }
 
     /// The queue of the end under test for a flow.
-    fn queue_of(&self, from: SocketAddrV4, queues: u16) -> u16 {
+    pub(super) fn queue_of(&self, from: SocketAddrV4, queues: u16) -> u16 {
         match &self.tested {
             Tested::Engine { device, .. } => device.rx_queue_of(from.into(), SERVER.into()),
             Tested::Kernel(_) => from.port() % queues,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use napier_core::context::PollContext;
 use napier_kv::load::plan::{Measured, Pace, nanos};
 
-use super::case::CaseResult;
 use super::kernel::counters::Counted;
+use super::meter::CaseResult;
 use crate::cpus::CpuLayout;
 use crate::loads::in_time_pct_of;
-use crate::stats::{Cdf, CpuSplit, Figures, Summary};
+use crate::stats::{Cdf, CoreUse, CpuSplit, Figures, Summary};
 
 /// `None` if no request was answered.
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
@@ -33,7 +33,7 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Pace) -> Op
         ),
         // No cycle counter is needed: the time-stamp counter runs at a constant rate, so these are reference cycles.
         cycles_per_request: (requests > 0.0).then(|| cpu_us * result.ticks_per_us / requests),
-        cores: result.cores,
+        cores: CoreUse::mean_of(&result.cores),
         interrupts_per_s: match (result.napi, result.arrived) {
             (Some(napi), _) => Some(per_s(napi.interrupts as f64)),
             (None, arrived) => arrived.and_then(|arrived| arrived.interrupts).map(|count| per_s(count as f64)),
@@ -49,6 +49,18 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Pace) -> Op
         context_switches_per_s: Some(per_s(result.switches as f64)),
         latency_cdf: Cdf::of(measured.recorder.intended()),
     })
+}
+
+/// Of the requests that were due those that were answered in time, with what may be on its way at the end.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of a count"
+)]
+pub(super) fn in_time(measured: &Measured) -> u64 {
+    let share = in_time_pct(Pace::Open { rate_rps: 0 }, measured).unwrap_or(100.0) / 100.0;
+    (measured.due as f64 * share).round() as u64
 }
 
 /// `None` where what is due depends on what is answered, and from an agent that does not count it.

@@ -1,37 +1,294 @@
-//! What a comparison has found so far.
+//! What a comparison has found so far: every slice of every load, and what became of those that gave nothing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::tally::Tally;
+use napier_kv::load::plan::{Pace, nanos};
+use napier_verdict::sustain::Attempt;
+use napier_verdict::{Beside, Settings, Slice, Slices};
+
+use super::figures::{figures, in_time};
+use super::machine::{Outside, Pauses};
+use super::meter::CaseResult;
 use crate::applied::Applied;
+use crate::cpus::CpuLayout;
 use crate::loads::Load;
-use crate::report::{MachineUse, Row, Sustained};
+use crate::report::{Decided, Lost, Outcome, Row};
+use crate::stats::{Figures, Measured, Spread};
 use crate::subject::Subject;
+
+/// So many failures one after the other end a comparison: the next slice would fail as well.
+const FAILED_IN_A_ROW_MAX: u32 = 3;
 
 /// What there is so far.
 pub(super) struct Found {
-    pub(super) loads: Vec<Load>,
-    pub(super) run_length: Duration,
-    pub(super) tally: Tally,
+    /// In the order of the rows.
+    pub(super) loads: Vec<LoadFound>,
+    /// At whatever rate, by the subject that runs.
+    pub(super) attempts: Vec<Vec<Attempt>>,
     /// Rows that were not measured.
     pub(super) predicted: Vec<Row>,
-    /// Loads of which all runs are done.
-    pub(super) done: Vec<Load>,
-    pub(super) machine: Vec<MachineUse>,
-    pub(super) sustained: Vec<Sustained>,
+    /// What simulated modes sustain.
+    pub(super) predicted_sustained: Vec<crate::report::Sustained>,
     pub(super) searched_again: Option<String>,
     pub(super) request_cost_us: Option<f64>,
-    /// The softirq threads had SCHED_FIFO in all runs.
+    /// The softirq threads had SCHED_FIFO in all slices.
     pub(super) fifo: bool,
     pub(super) in_force: Applied,
     pub(super) first_run_kib: Option<u64>,
+    /// Failures, each with what failed, in the order in which they came.
+    pub(super) failures: Vec<String>,
+    /// Why no more slices follow, before all were run.
+    pub(super) ended: Option<String>,
+    failed_in_a_row: u32,
+}
+
+/// What there is of one load.
+pub(super) struct LoadFound {
+    pub(super) load: Load,
+    pub(super) slices: Slices,
+    /// By the subject that runs.
+    rows: Vec<RowFound>,
+    /// Rounds that were begun.
+    pub(super) rounds: u32,
+    /// Time that these took.
+    pub(super) took: Duration,
+    /// Rounds that were asked for; `None`: as many as the time allows.
+    rounds_wanted: Option<u32>,
+    pub(super) outside: Outside,
+    pub(super) pauses: Pauses,
+    /// What could be said at the last look.
+    pub(super) decided: Option<Decided>,
+    /// More rounds would tell nothing new.
+    pub(super) is_over: bool,
+}
+
+/// What there is of a row.
+#[derive(Default)]
+struct RowFound {
+    /// All slices that count, as one run.
+    sum: Option<CaseResult>,
+    slices: u32,
+    kept: u32,
+    left_out: u32,
+    unanswered: u32,
+    failures: Vec<String>,
 }
 
 impl Found {
-    /// Whether something took the machine away at a load.
-    pub(super) fn taken_at(&self, load: Load, subjects: &[Subject]) -> bool {
-        let rows: Vec<Row> = subjects.iter().map(|subject| self.tally.row(*subject, load)).collect();
-        let machine = self.machine.iter().find(|machine| machine.load_rps == load);
-        machine.is_some_and(|machine| machine.taken(&rows.iter().collect::<Vec<_>>()).is_some())
+    pub(super) fn new(subjects: usize) -> Self {
+        Self {
+            loads: Vec::new(),
+            attempts: vec![Vec::new(); subjects],
+            predicted: Vec::new(),
+            predicted_sustained: Vec::new(),
+            searched_again: None,
+            request_cost_us: None,
+            fifo: true,
+            in_force: Applied::new(),
+            first_run_kib: None,
+            failures: Vec::new(),
+            ended: None,
+            failed_in_a_row: 0,
+        }
+    }
+
+    /// Whether there is anything to show.
+    pub(super) fn has_figures(&self) -> bool {
+        self.loads.iter().flat_map(|load| &load.rows).any(|row| row.kept > 0 || row.left_out > 0)
+    }
+
+    /// Keeps that a slice failed; too many in a row end the comparison. Each reason of a row is said once.
+    pub(super) fn fail(&mut self, subject: Subject, load: Option<(usize, usize)>, why: String) {
+        self.failed_in_a_row += 1;
+        if self.failed_in_a_row == FAILED_IN_A_ROW_MAX {
+            self.ended = Some(format!("{FAILED_IN_A_ROW_MAX} slices failed one after the other"));
+        }
+        let named = match load {
+            Some((at, _)) => format!("{subject} at {}: {why}", self.loads[at].load),
+            None => format!("{subject}: {why}"),
+        };
+        if !self.failures.contains(&named) {
+            self.failures.push(named);
+        }
+        if let Some((at, subject)) = load {
+            let row = &mut self.loads[at].rows[subject];
+            row.slices += 1;
+            row.failures.push(why);
+        }
+    }
+
+    /// Keeps a slice of a row.
+    pub(super) fn add(&mut self, at: usize, subject: usize, round: u32, layout: &CpuLayout, result: CaseResult) {
+        self.failed_in_a_row = 0;
+        self.fifo &= result.fifo;
+        self.in_force.extend(result.in_force.clone());
+        let load = &mut self.loads[at];
+        let slice = slice_of(subject, round, layout, &result);
+        load.outside = load.outside.and(result.outside);
+        let left_out = load.slices.cause(&slice).is_some();
+        if let Load::Rps(rate_rps) = load.load {
+            self.attempts[subject].push(attempt(rate_rps, &slice, left_out));
+        }
+        let row = &mut load.rows[subject];
+        row.slices += 1;
+        row.unanswered += u32::from(slice.answered == 0 && slice.due > 0);
+        load.slices.add(slice);
+        if left_out {
+            row.left_out += 1;
+            return;
+        }
+        row.kept += 1;
+        match &mut row.sum {
+            Some(sum) => sum.add(result),
+            none => *none = Some(result),
+        }
+    }
+
+    /// Keeps a slice that was measured to learn what a subject sustains, and for nothing else.
+    pub(super) fn try_rate(&mut self, subject: usize, rate_rps: u64, layout: &CpuLayout, result: &CaseResult) {
+        self.failed_in_a_row = 0;
+        let slice = slice_of(subject, 0, layout, result);
+        let left_out = Settings::DEFAULT.rule.left_out(&slice.beside, slice.window_ns, slice.cpus).is_some();
+        self.attempts[subject].push(attempt(rate_rps, &slice, left_out));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate")]
+fn attempt(rate_rps: u64, slice: &Slice, left_out: bool) -> Attempt {
+    Attempt { rate: rate_rps as f64, due: slice.due, in_time: slice.in_time, left_out }
+}
+
+/// A slice as it is judged. Counters were read over a little more than the measured time; what they say is of that time.
+fn slice_of(candidate: usize, round: u32, layout: &CpuLayout, result: &CaseResult) -> Slice {
+    let measured = &result.measured;
+    let elapsed_ns = nanos(Duration::from_secs_f64(result.seconds)).max(1);
+    let of_window = |ns: u64| {
+        u64::try_from(u128::from(ns) * u128::from(measured.window_ns) / u128::from(elapsed_ns)).unwrap_or(u64::MAX)
+    };
+    let Beside { others_ns, stolen_ns, client_waited_ns, server_waited_ns, pause_ns } = result.beside;
+    Slice {
+        candidate,
+        round,
+        window_ns: measured.window_ns,
+        cpus: u32::try_from(layout.server_cpus()).expect("CPUs are few"),
+        latency: measured
+            .recorder
+            .intended()
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_since_last_iteration()))
+            .collect(),
+        cpu_ns: of_window(nanos(result.cpu_total)),
+        due: measured.due,
+        in_time: in_time(measured),
+        answered: measured.answered,
+        beside: Beside {
+            others_ns: others_ns.map(of_window),
+            stolen_ns: stolen_ns.map(of_window),
+            client_waited_ns: client_waited_ns.map(of_window),
+            server_waited_ns: server_waited_ns.map(of_window),
+            pause_ns,
+        },
+    }
+}
+
+impl LoadFound {
+    pub(super) fn new(load: Load, subjects: usize, settings: Settings, rounds_wanted: Option<u32>) -> Self {
+        Self {
+            load,
+            slices: Slices::new(subjects, settings),
+            rows: (0..subjects).map(|_| RowFound::default()).collect(),
+            rounds: 0,
+            took: Duration::ZERO,
+            rounds_wanted,
+            outside: Outside::default(),
+            pauses: Pauses::default(),
+            decided: None,
+            is_over: false,
+        }
+    }
+
+    /// Slices of a row that count, and those that were left out.
+    pub(super) fn counts(&self, subject: usize) -> (u32, u32) {
+        (self.rows[subject].kept, self.rows[subject].left_out)
+    }
+
+    /// Whether there was a slice of a row.
+    pub(super) fn has_begun(&self, subject: usize) -> bool {
+        self.rows[subject].slices > 0
+    }
+
+    /// Whether a subject keeps up with the load, by all of its slices that count; a closed loop asks for what is answered.
+    pub(super) fn keeps_up(&self, subject: usize) -> bool {
+        self.load == Load::Max || self.slices.in_time(subject).is_some_and(|share| share >= 0.99)
+    }
+
+    /// The histogram of a row.
+    pub(super) fn sum(&self, subject: usize) -> Option<&CaseResult> {
+        self.rows[subject].sum.as_ref()
+    }
+
+    /// The row of a subject that runs.
+    pub(super) fn row(&self, index: usize, subject: Subject, layout: &CpuLayout) -> Row {
+        let row = &self.rows[index];
+        let measured = row.sum.as_ref().and_then(|sum| self.figures_of(index, sum, layout)).map(|median| Measured {
+            spread: self.spread(subject, &median),
+            median,
+            runs: row.kept,
+        });
+        let outcome = measured.map_or(Outcome::Nothing, |measured| Outcome::Measured(Box::new(measured)));
+        Row { subject, load: self.load, outcome, lost: self.lost(row), left_out: row.left_out }
+    }
+
+    fn figures_of(&self, index: usize, sum: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
+        let pace = self.load.pace();
+        // What was on its way at the end of each slice is counted there.
+        let in_time_pct = self.slices.in_time(index).map(|share| 100.0 * share).filter(|_| pace != Pace::Closed);
+        Some(Figures { in_time_pct, ..figures(sum, layout, pace)? }.rounded())
+    }
+
+    /// The intervals of the figures that have one.
+    fn spread(&self, subject: Subject, all: &Figures) -> Spread {
+        let (mut min, mut max) = (*all, *all);
+        let mode = self.decided.as_ref().and_then(|decided| decided.mode(subject));
+        let Some(mode) = mode else { return Spread { min, max } };
+        let mut set = |estimated: Option<crate::report::Estimated>, field: fn(&mut Figures) -> &mut f64| {
+            if let Some(estimated) = estimated {
+                *field(&mut min) = estimated.low.unwrap_or(estimated.value);
+                *field(&mut max) = estimated.high.unwrap_or(estimated.value);
+            }
+        };
+        set(mode.p50_us, |figures| &mut figures.latency_us.p50);
+        set(mode.p99_us, |figures| &mut figures.latency_us.p99);
+        set(mode.p999_us, |figures| &mut figures.latency_us.p999);
+        set(mode.cpu_pct, |figures| &mut figures.cpu.total_pct);
+        set(mode.throughput_rps, |figures| &mut figures.achieved_rps);
+        Spread { min, max }
+    }
+
+    /// The slices of a row that gave nothing, though the machine was there.
+    fn lost(&self, row: &RowFound) -> Option<Lost> {
+        let of = self.rounds_wanted.unwrap_or(self.rounds.max(1)).max(row.slices);
+        let failed = u32::try_from(row.failures.len()).expect("no more than there are slices");
+        // Without a number that was asked for nothing is missing of a row that has slices.
+        let not_run = if self.rounds_wanted.is_some() || row.slices == 0 { of - row.slices } else { 0 };
+        let mut why = Vec::new();
+        if row.unanswered > 0 {
+            why.push(format!(
+                "{} in which no request that was due while it was measured was answered (overloaded, or stalled)",
+                row.unanswered
+            ));
+        }
+        if !row.failures.is_empty() {
+            let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+            row.failures.iter().for_each(|why| *reasons.entry(why).or_default() += 1);
+            let most = reasons.iter().max_by_key(|(_, count)| **count).map_or("", |(why, _)| *why);
+            why.push(format!("{failed} failed ({most})"));
+        }
+        if not_run > 0 {
+            why.push(format!("{not_run} not run"));
+        }
+        let runs = row.unanswered + failed + not_run;
+        (runs > 0).then(|| Lost { runs, of, not_run, why: why.join(", ") })
     }
 }

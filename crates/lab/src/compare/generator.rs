@@ -58,12 +58,7 @@ impl GeneratorEnd {
         let _counted = self.engine.count_thread(CLIENT_THREAD, Some(self.cpu));
         match offer.proto {
             Proto::Udp => {
-                let flows = (0..offer.flows).map(|flow| {
-                    let source = address_of(flow, SocketAddrV4::new(PEER_IP, CLIENT_PORT));
-                    let template = Template::new(PEER_MAC, TESTED_MAC, source, offer.server);
-                    RawFlow { template, port: usize::from(queue_of(source)) }
-                });
-                let wire = RawWire::new(&self.engine, &self.device, flows.collect(), CLIENT_PORT)?;
+                let wire = self.datagrams(offer.server, offer.flows, queue_of)?;
                 self.drive(wire, offer, interrupted, on_edge)
             }
             Proto::Tcp => {
@@ -72,6 +67,21 @@ impl GeneratorEnd {
                 self.drive(wire, offer, interrupted, on_edge)
             }
         }
+    }
+
+    /// A wire of datagrams to a server, which stays for as long as it is held.
+    pub(super) fn datagrams(
+        &self,
+        server: SocketAddrV4,
+        flows: usize,
+        queue_of: &dyn Fn(SocketAddrV4) -> u16,
+    ) -> anyhow::Result<RawWire> {
+        let flows = (0..flows).map(|flow| {
+            let source = address_of(flow, SocketAddrV4::new(PEER_IP, CLIENT_PORT));
+            let template = Template::new(PEER_MAC, TESTED_MAC, source, server);
+            RawFlow { template, port: usize::from(queue_of(source)) }
+        });
+        Ok(RawWire::new(&self.engine, &self.device, flows.collect(), CLIENT_PORT)?)
     }
 
     fn drive(

@@ -137,13 +137,28 @@ impl Outside {
         }
     }
 
+    /// CPU time of other programs and of the kernel outside of this process.
+    pub(super) fn others(&self) -> Duration {
+        self.busy.saturating_sub(self.process)
+    }
+
+    /// CPU time that the host gave to other guests.
+    pub(super) fn stolen(&self) -> Duration {
+        self.stolen
+    }
+
+    /// What the generator waited for its CPU.
+    pub(super) fn waited(&self) -> Duration {
+        self.waited
+    }
+
     fn pct(&self, part: Duration) -> f64 {
         100.0 * part.as_secs_f64() / self.whole.as_secs_f64().max(1e-9)
     }
 
     /// CPU time of other programs and of the kernel outside of this process, in % of the CPUs.
     pub(super) fn others_pct(&self) -> f64 {
-        self.pct(self.busy.saturating_sub(self.process))
+        self.pct(self.others())
     }
 
     /// CPU time that the host gave to other guests, in % of the CPUs.

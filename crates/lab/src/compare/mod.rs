@@ -8,20 +8,23 @@ mod comparison;
 mod config;
 mod cores;
 mod crowd;
+mod decide;
 mod ends;
 mod figures;
 mod found;
 mod generator;
 mod kernel;
 mod machine;
+mod meter;
 mod place;
 mod predicted;
 mod process;
+mod rounds;
 mod run;
-mod search;
 mod server;
 mod setup;
-mod tally;
+mod stand;
+mod sustained;
 mod wire;
 mod workload;
 
@@ -29,7 +32,7 @@ mod workload;
 #[doc(hidden)]
 pub mod parts {
     pub use super::addresses::{CLIENT_PORT, SERVER};
-    pub use super::server::{Common, EventWorker, WorkerSetup, filled, run_worker};
+    pub use super::server::{Common, EventWorker, WorkerMode, WorkerSetup, filled, run_worker};
     pub use super::wire::{RawFlow, RawWire, write};
     pub use crate::offer::plan;
     pub use crate::pair::{PEER_IP, Pair, TESTED_IP};

@@ -1,41 +1,29 @@
-//! A whole comparison: finds what base sustains, runs every mode at every load in turn, collects the report.
+//! A whole comparison: finds what base sustains, measures every mode at every load in rounds of slices, collects the report.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use napier_kv::load::plan::{Pace, Window};
+use anyhow::bail;
+use napier_verdict::Settings;
 
-use super::case::run_case;
-use super::comparison::{Comparison, DRAIN, RUN_OVERHEAD, WARM_UP};
+use super::comparison::Comparison;
 use super::config::{CompareConfig, Watch};
 use super::crowd;
-use super::figures::figures;
-use super::found::Found;
-use super::kernel::counters;
-use super::machine::{Outside, Pauses};
+use super::found::{Found, LoadFound};
 use super::predicted::{self, Predictor, row_of};
 use super::process;
-use super::search;
+use super::rounds::{PASSES, ROUNDS_MAX, Rounds};
 use super::setup::{describe, workload};
-use super::tally::{RunEnd, Tally, failed};
-use super::workload::OfferedLoad;
+use super::sustained::{self, machine_use};
 use crate::host;
-use crate::loads::{Cell, Load, interleave};
+use crate::loads::Load;
 use crate::modes::Mode;
-use crate::report::most::{self, Known};
-use crate::report::{Outcome, Report, Row, hdrlog, one_line, progress::Progress};
+use crate::report::{Outcome, Report, Row, hdrlog, most};
 use crate::subject::{Backend, Subject};
 
-/// Least length of a run that says anything about its 99.9th percentile.
-const RUN_LEAST: Duration = Duration::from_millis(250);
-
-/// Loads of the ladder that is made if none are given.
-const LADDER_LOADS: usize = 6;
-
-/// Runs a comparison. `interrupted` ends it early; then, and if runs fail, the report has what was measured, and says
-/// what is missing and why. `watch` is handed what there is so far: before the first load, and whenever all runs of a load are
-/// done. If it fails, the comparison ends.
+/// Runs a comparison. `interrupted` ends it early; then, and if slices fail, the report has what was measured, and says
+/// what is missing and why. `watch` is handed what there is so far: before the first load, and whenever more can be said. If it fails,
+/// the comparison ends.
 ///
 /// # Errors
 /// A configuration that cannot run, or nothing was measured at all; the message says what to change. What `watch` says.
@@ -44,6 +32,7 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
     if config.is_predicted() {
         return predicted::alone(config, interrupted, watch);
     }
+    let begun = Instant::now();
     let subjects = config.subjects();
     let available = host::available_cpus();
     let at_start = crowd::at_start(&available);
@@ -56,101 +45,130 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
         subjects,
         refused: Vec::new(),
         at_start,
+        begun,
     };
     comparison.refused =
         comparison.subjects.iter().filter_map(|subject| Some((*subject, comparison.why_not(*subject)?))).collect();
-    comparison.run(watch)
+    let report = comparison.run(watch)?;
+    Ok(report)
 }
 
 impl Comparison<'_> {
     fn run(&self, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
-        // What keeps it from running keeps the runs of the rows from it as well, and they say so.
-        let cost = self.request_cost().ok().flatten();
-        let mut found = Found {
-            loads: Vec::new(),
-            run_length: self.run_length(),
-            tally: Tally::new(self.config.runs),
-            predicted: Vec::new(),
-            done: Vec::new(),
-            machine: Vec::new(),
-            sustained: Vec::new(),
-            searched_again: None,
-            request_cost_us: cost.as_ref().map(|cost| cost.us),
-            fifo: cost.as_ref().is_none_or(|cost| cost.fifo),
-            in_force: cost.map(|cost| cost.in_force).unwrap_or_default(),
-            first_run_kib: None,
-        };
-        match &self.config.loads {
-            Some(loads) => {
-                found.loads.clone_from(loads);
-                self.run_loads(&mut found, watch)?;
-            }
-            None => self.run_ladder(&mut found, watch)?,
-        }
-        if !found.tally.has_figures()
-            && let Some(why) = found.tally.failures().into_iter().next().or_else(|| found.tally.ended.clone())
+        let mut rounds = Rounds::new(self, self.begun + self.config.total)?;
+        let mut found = Found::new(rounds.subjects.len());
+        // What keeps it from running keeps the slices of the rows from it as well, and they say so.
+        found.request_cost_us = rounds.request_cost();
+        self.measure(&mut rounds, &mut found, watch)?;
+        if !found.has_figures()
+            && let Some(why) = found.failures.first().cloned().or_else(|| found.ended.clone())
         {
             bail!(why);
         }
-        if self.config.sustained && found.tally.ended.is_none() {
-            self.search_most(&mut found)?;
+        if rounds.is_interrupted() {
+            found.ended = Some("interrupted".to_owned());
         }
-        self.report(&found, true)
+        for at in 0..found.loads.len() {
+            rounds.look(&mut found.loads[at]);
+            self.predict(found.loads[at].load, &mut found);
+        }
+        self.predict_sustained(&mut found);
+        self.write_histograms(&rounds, &mut found);
+        self.report(&rounds, &found)
     }
 
-    /// Runs the ladder of loads that base sustains; if that turns out wrong, searches it again, once.
-    fn run_ladder(&self, found: &mut Found, watch: &mut Watch<'_>) -> anyhow::Result<()> {
-        let bases: Vec<Subject> = self.runnable().filter(|subject| subject.is_base()).collect();
+    /// The loads that were asked for, or those of a ladder of what base sustains. If that turns out wrong, the ladder is made again, once,
+    /// within the same time.
+    fn measure(&self, rounds: &mut Rounds<'_>, found: &mut Found, watch: &mut Watch<'_>) -> anyhow::Result<()> {
+        let mut first_rps = None;
         for is_last in [false, true] {
-            found.sustained =
-                bases.iter().map(|base| self.sustains(*base, None, &[])).collect::<anyhow::Result<_>>()?;
-            // A machine that is too busy for any load still has rows, which say so: the loads are then those near the closed loop.
-            let rates = found.sustained.iter().map(|one| if one.rps > 0 { one.rps } else { one.start_rps });
-            let least_rps =
-                rates.min().context("base can run nowhere here, so it says nothing about loads: give --load")?;
-            found.loads = Load::ladder(least_rps);
-            self.run_loads(found, watch)?;
-            let wrong = search::wrong_ladder(&bases, &found.loads, &found.tally);
-            let Some(why) = wrong.filter(|_| !is_last && found.tally.ended.is_none()) else { break };
-            found.searched_again = Some(why);
-            found.tally = Tally::new(self.config.runs);
-            found.predicted.clear();
-            found.machine.clear();
-            found.done.clear();
+            let loads = match &self.config.loads {
+                Some(loads) => loads.clone(),
+                None => {
+                    let known = if is_last { sustained::of_bases(rounds, found) } else { None };
+                    let rps = known.map_or_else(|| sustained::search_bases(rounds, found), Ok)?;
+                    first_rps = Some(rps);
+                    Load::ladder(rps)
+                }
+            };
+            let looks = if self.config.rounds.is_some() { 1 } else { PASSES };
+            let settings = Settings { seed: self.config.seed, looks, ..Settings::DEFAULT };
+            let subjects = rounds.subjects.len();
+            found.loads =
+                loads.iter().map(|load| LoadFound::new(*load, subjects, settings, self.config.rounds)).collect();
+            watch(&self.report(rounds, found)?)?;
+            match self.config.rounds {
+                Some(wanted) => return self.fixed(wanted, rounds, found, watch),
+                None => {
+                    let again = self.passes(first_rps, !is_last, rounds, found, watch)?;
+                    let Some(why) = again else { break };
+                    found.searched_again = Some(why);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Searches the most that each mode sustains; those for which it is known already keep it.
-    fn search_most(&self, found: &mut Found) -> anyhow::Result<()> {
-        let start_rps = found.sustained.iter().map(|one| one.rps).max().filter(|rps| *rps > 0);
-        let runnable: Vec<Subject> = self.runnable().collect();
-        let progress = Progress::new(runnable.len());
-        let mut all = Vec::new();
-        for &subject in &runnable {
-            progress.searching(subject);
-            let known = found.sustained.iter().find(|one| one.subject == subject).cloned();
-            let taken_at = |load| found.taken_at(load, &runnable);
-            let rows: Vec<Row> = found.loads.iter().map(|load| found.tally.row(subject, *load)).collect();
-            let by_rows = Known::of(subject, &rows, taken_at);
-            match known.map_or_else(|| self.sustains(subject, start_rps, &by_rows), Ok) {
-                Ok(one) => all.push(one),
-                Err(_) if self.interrupted.load(Ordering::Relaxed) => {
-                    found.tally.end("interrupted".to_owned());
-                    break;
-                }
-                Err(error) => found.tally.fail(format!("{subject}, searching what it sustains: {}", one_line(&error))),
-            }
-            progress.done();
+    /// So many rounds of each load, however long they take.
+    fn fixed(
+        &self,
+        wanted: u32,
+        rounds: &mut Rounds<'_>,
+        found: &mut Found,
+        watch: &mut Watch<'_>,
+    ) -> anyhow::Result<()> {
+        rounds.progress.expect(u64::from(wanted) * (found.loads.len() * rounds.subjects.len()) as u64);
+        for at in 0..found.loads.len() {
+            rounds.run(at, wanted, false, found);
+            rounds.look(&mut found.loads[at]);
+            watch(&self.report(rounds, found)?)?;
         }
-        if let Some(predictor) = &self.predictor {
-            match predictor.sustained(&self.predictable(), start_rps) {
-                Ok(predicted) => all.extend(predicted),
-                Err(interrupted) => found.tally.end(interrupted.to_string()),
+        if self.config.sustained {
+            for _ in 0..PASSES {
+                rounds.deadline = Instant::now() + rounds.tries_time() * 2;
+                rounds.try_rates(sustained::guess_rps(found), found);
             }
         }
-        found.sustained = all;
         Ok(())
+    }
+
+    /// Passes over the loads until all is decided or the time is up. Why the ladder of loads is wrong, if that is looked for and so.
+    fn passes(
+        &self,
+        first_rps: Option<u64>,
+        may_search_again: bool,
+        rounds: &mut Rounds<'_>,
+        found: &mut Found,
+        watch: &mut Watch<'_>,
+    ) -> anyhow::Result<Option<String>> {
+        for pass in 0..PASSES {
+            let open: Vec<usize> = (0..found.loads.len()).filter(|at| !found.loads[*at].is_over).collect();
+            let tries = if self.config.sustained { rounds.tries_time() * (PASSES - pass) } else { Duration::ZERO };
+            let counting = if pass == 0 { rounds.counting_time(found.loads.len()) } else { Duration::ZERO };
+            let each = rounds.rounds_of_pass(open.len(), PASSES - pass, tries + counting).min(ROUNDS_MAX / PASSES);
+            rounds.progress.expect(u64::from(each) * (open.len() * rounds.subjects.len()) as u64);
+            for at in open {
+                rounds.run(at, each, true, found);
+            }
+            if self.config.sustained {
+                rounds.try_rates(sustained::guess_rps(found), found);
+            }
+            if pass == 0
+                && may_search_again
+                && let Some(top_rps) = first_rps
+                && let Some(why) = sustained::wrong_ladder(top_rps, rounds, found)
+            {
+                return Ok(Some(why));
+            }
+            found.loads.iter_mut().for_each(|load| rounds.look(load));
+            let report = self.report(rounds, found)?;
+            rounds.progress.suspend(|| watch(&report))?;
+            let is_done = found.loads.iter().all(|load| load.is_over);
+            if is_done || found.ended.is_some() || rounds.is_over(rounds.round_time()) {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// Predicts the rows of a load, when nothing of it is measured any more: it takes all CPUs.
@@ -159,9 +177,17 @@ impl Comparison<'_> {
         match predictor.rows(load, &self.predictable()) {
             Ok(more) => {
                 found.predicted.extend(more.rows);
-                more.failures.into_iter().for_each(|why| found.tally.fail(why));
+                found.failures.extend(more.failures);
             }
-            Err(interrupted) => found.tally.end(interrupted.to_string()),
+            Err(interrupted) => found.ended = Some(interrupted.to_string()),
+        }
+    }
+
+    fn predict_sustained(&self, found: &mut Found) {
+        let Some(predictor) = self.predictor.as_ref().filter(|_| self.config.sustained) else { return };
+        match predictor.sustained(&self.predictable(), None) {
+            Ok(all) => found.predicted_sustained = all,
+            Err(interrupted) => found.ended = Some(interrupted.to_string()),
         }
     }
 
@@ -170,84 +196,36 @@ impl Comparison<'_> {
         self.able().filter(|subject| subject.backend == Backend::Sim).collect()
     }
 
-    /// Runs all loads until the tally says that it is over.
-    fn run_loads(&self, found: &mut Found, watch: &mut Watch<'_>) -> anyhow::Result<()> {
-        let runnable: Vec<Subject> = self.runnable().collect();
-        watch(&self.report(found, false)?)?;
-        let progress = Progress::new(runnable.len() * found.loads.len() * self.config.runs as usize);
-        for load in found.loads.clone() {
-            let cpus = self.workload.watched(&self.layout(Mode::Base)?);
-            let pauses = Pauses::watch(&cpus);
-            let mut outside = Outside::default();
-            for cell in interleave(&runnable, &[load], self.config.runs) {
-                progress.running(cell);
-                if let Some(more) = self.run_cell(cell, found, &progress)? {
-                    outside = outside.and(more);
-                }
-                progress.done();
-                if found.tally.ended.is_some() {
-                    found.machine.push(search::machine_use(load, &pauses, &outside, cpus.len(), &self.workload));
-                    return Ok(());
-                }
-            }
-            found.machine.push(search::machine_use(load, &pauses, &outside, cpus.len(), &self.workload));
-            self.predict(load, found);
-            if found.tally.ended.is_some() {
-                return Ok(());
-            }
-            found.done.push(load);
-            progress.suspend(|| watch(&self.report(found, false)?))?;
+    /// Raw histograms of all rows, if they are wanted.
+    fn write_histograms(&self, rounds: &Rounds<'_>, found: &mut Found) {
+        let Some(dir) = &self.config.out else { return };
+        let written = found.loads.iter().try_for_each(|load| {
+            rounds.subjects.iter().enumerate().try_for_each(|(at, subject)| {
+                let Some(sum) = load.sum(at) else { return Ok(()) };
+                let span = Duration::from_nanos(sum.measured.window_ns);
+                hdrlog::write(dir, *subject, load.load, &sum.measured.recorder, span).map(drop)
+            })
+        });
+        if let Err(error) = written {
+            found.ended = Some(error.to_string());
         }
-        Ok(())
     }
 
-    /// Runs a cell; what others took meanwhile, if it ran.
-    fn run_cell(&self, cell: Cell, found: &mut Found, progress: &Progress) -> anyhow::Result<Option<Outside>> {
-        let window = Window { warm_up: WARM_UP, measure: found.run_length, drain: DRAIN };
-        let layout = self.layout(cell.subject.mode)?;
-        let pace = match cell.load {
-            Load::Rps(rate_rps) => Pace::Open { rate_rps },
-            Load::Max => Pace::Closed,
-        };
-        let mut outside = None;
-        match run_case(&self.workload, cell.subject, &layout, OfferedLoad { pace, window }, self.interrupted) {
-            Ok(result) => {
-                found.fifo &= result.fifo;
-                found.in_force.extend(result.in_force.clone());
-                outside = Some(result.outside);
-                let ran = figures(&result, &layout, pace)
-                    .map_or(RunEnd::Unanswered, |figures| RunEnd::Figures(Box::new(figures)));
-                found.tally.add(cell, ran);
-                if let Some(dir) = &self.config.out
-                    && let Err(error) = hdrlog::write(dir, cell, &result.measured.recorder, found.run_length)
-                {
-                    found.tally.end(error.to_string());
-                }
-            }
-            Err(_) if self.interrupted.load(Ordering::Relaxed) => found.tally.end("interrupted".to_owned()),
-            Err(error) => {
-                let why = one_line(&error) + &process::descriptor_advice(&error);
-                if found.tally.has_figures() {
-                    progress.failed(&failed(cell, &why));
-                }
-                found.tally.add(cell, RunEnd::Failed(why));
-            }
-        }
-        found.first_run_kib = found.first_run_kib.or_else(process::resident_kib);
-        Ok(outside)
-    }
-
-    /// What there is: of all loads, or of those of which all runs are done.
-    fn report(&self, found: &Found, all: bool) -> anyhow::Result<Report> {
-        let row = |load, subject| match self.refused.iter().find(|(other, _)| *other == subject) {
+    /// What there is.
+    fn report(&self, rounds: &Rounds<'_>, found: &Found) -> anyhow::Result<Report> {
+        let row = |load: &LoadFound, subject: Subject| match self.refused.iter().find(|(other, _)| *other == subject) {
             Some((_, reason)) => {
-                Row { subject, load, outcome: Outcome::Refused(reason.clone()), lost: None, left_out: 0 }
+                let outcome = Outcome::Refused(reason.clone());
+                Row { subject, load: load.load, outcome, lost: None, left_out: 0 }
             }
-            None if subject.backend == Backend::Sim => row_of(subject, load, &found.predicted, self.config.runs),
-            None => found.tally.row(subject, load),
+            None if subject.backend == Backend::Sim => row_of(subject, load.load, &found.predicted, self.config.runs),
+            None => {
+                let at = rounds.subjects.iter().position(|one| *one == subject).expect("what is not refused runs");
+                load.row(at, subject, rounds.layout(at))
+            }
         };
-        let loads = found.loads.iter().filter(|load| all || found.done.contains(load));
-        let rows = loads.flat_map(|load| self.subjects.iter().map(|subject| row(*load, *subject))).collect();
+        let rows = found.loads.iter().flat_map(|load| self.subjects.iter().map(move |subject| row(load, *subject)));
+        let rows: Vec<Row> = rows.collect();
         let mut host = host::describe(
             &self.layout(Mode::Base)?,
             self.config.backends.contains(&Backend::Engine),
@@ -259,42 +237,27 @@ impl Comparison<'_> {
             host.notes.insert("client".to_owned(), format!("napier load kv --agent at {}", on.client));
         }
         host.notes.extend(self.workload.untraced.iter().map(|why| ("tracepoints".to_owned(), why.clone())));
+        let watched = self.workload.watched(&self.layout(Mode::Base)?).len();
+        let seen = found.loads.iter().filter(|load| load.rounds > 0);
         let mut report = Report {
             host,
             commit: host::commit().to_owned(),
-            workload: describe(self.config, &self.workload, found.run_length, found.request_cost_us),
+            workload: describe(self.config, &self.workload, rounds.slice, found.request_cost_us),
             rows,
-            failures: found.tally.failures(),
-            ended: found.tally.ended.clone(),
+            failures: found.failures.clone(),
+            ended: found.ended.clone(),
             memory: process::memory(found.first_run_kib),
-            machine: found.machine.clone(),
-            sustained: if all { found.sustained.clone() } else { Vec::new() },
+            machine: seen
+                .map(|load| machine_use(load.load, &load.pauses, &load.outside, watched, &self.workload))
+                .collect(),
+            sustained: sustained::all(self.config.sustained, rounds, found),
             searched_again: found.searched_again.clone(),
             prediction: self.predictor.as_ref().map(Predictor::describe),
             at_start: self.at_start.clone(),
-            decided: Vec::new(),
-            took_minutes: None,
+            decided: found.loads.iter().filter_map(|load| load.decided.clone()).collect(),
+            took_minutes: Some((self.begun.elapsed().as_secs_f64() / 0.6).round() / 100.0),
         };
         report.sustained = most::reconciled(&report);
         Ok(report)
     }
-
-    fn run_length(&self) -> Duration {
-        let loads = self.config.loads.as_ref().map_or(LADDER_LOADS, Vec::len);
-        let subjects = self.runnable().count();
-        let searches = if self.config.sustained { subjects } else { usize::from(self.config.loads.is_none()) };
-        let cells = subjects * loads * self.config.runs as usize;
-        let counted = if self.workload.counters.is_some() { cells } else { 0 };
-        let counting = counters::LASTS.saturating_mul(u32::try_from(counted).unwrap_or(u32::MAX));
-        let total = self.config.total.saturating_sub(counting);
-        self.config.run_length.unwrap_or_else(|| length_that_fits(total, cells, loads, searches))
-    }
-}
-
-/// The length of a run with which everything takes this time in all.
-fn length_that_fits(total: Duration, cells: usize, loads: usize, searches: usize) -> Duration {
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let beside = search::LASTS.saturating_mul(count(searches)) + search::WATCHES * count(loads);
-    let run = total.saturating_sub(beside) / count(cells.max(1));
-    run.saturating_sub(RUN_OVERHEAD).clamp(RUN_LEAST, Duration::from_secs(2))
 }

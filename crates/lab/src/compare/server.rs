@@ -1,8 +1,8 @@
 //! The server: the workers of `serve kv`, and for datagrams on the engine workers that have a socket for each flow.
 
 use std::net::{SocketAddr, SocketAddrV4};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -79,6 +79,34 @@ impl Common {
     }
 }
 
+/// The mode that workers are in, which may change while they serve.
+#[derive(Debug)]
+pub struct WorkerMode {
+    /// How often it has changed.
+    number: AtomicU64,
+    plan: Mutex<Plan>,
+}
+
+impl WorkerMode {
+    /// From the start.
+    #[must_use]
+    pub fn new(plan: Plan) -> Arc<Self> {
+        Arc::new(Self { number: AtomicU64::new(0), plan: Mutex::new(plan) })
+    }
+
+    /// Each worker takes another plan when it next has events.
+    pub(crate) fn change(&self, plan: &Plan) {
+        self.plan.lock().expect("no thread panics with it").clone_from(plan);
+        self.number.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of the plan, before the plan itself: what changes in between is taken at the next look.
+    fn now(&self) -> (u64, Plan) {
+        let number = self.number.load(Ordering::Acquire);
+        (number, self.plan.lock().expect("no thread panics with it").clone())
+    }
+}
+
 /// What a worker on the engine's datagram sockets needs.
 pub struct WorkerSetup {
     /// What every worker needs.
@@ -89,6 +117,10 @@ pub struct WorkerSetup {
     pub netns: NetNs,
     /// Processor that the worker is pinned to.
     pub cpu: usize,
+    /// How it waits.
+    pub mode: Arc<WorkerMode>,
+    /// Tells it to stop.
+    pub stop: Arc<UserEvent>,
 }
 
 impl WorkerSetup {
@@ -107,6 +139,8 @@ pub struct EventWorker {
     context: EventContext,
     listener: UdpSocket,
     timeout: Timeout,
+    /// Of the mode that the context is made for.
+    mode_number: u64,
     flows: Vec<(SocketAddr, UdpSocket)>,
     /// Of all turns: nothing expires in this workload.
     now_ms: u64,
@@ -118,16 +152,23 @@ impl EventWorker {
     ///
     /// # Errors
     /// What the socket and the context refuse.
-    pub fn new(setup: WorkerSetup, plan: &Plan, stop: &UserEvent) -> anyhow::Result<Self> {
-        // One for each flow that there may be at most, and what a worker watches beside.
-        let context = EventContext::with_members_max(&setup.engine, EventContext::MEMBERS_DEFAULT + 2);
-        apply(&mut EngineSink::Context(&context), plan)?;
+    pub fn new(setup: WorkerSetup) -> anyhow::Result<Self> {
         let listener = setup.socket()?;
-        context.add(&listener, Interest::IN, DATA_LISTENER)?;
-        context.add(stop, Interest::IN, TOKEN_STOP)?;
-        let timeout = plan.wait().map_or(Timeout::Never, |longest| Timeout::After(longest.into()));
+        let (mode_number, plan) = setup.mode.now();
+        let context = open(&setup, &plan, &listener, &[])?;
         let now_ms = setup.common.server.started_ms();
-        Ok(Self { setup, context, listener, timeout, flows: Vec::new(), now_ms, answer: Vec::new() })
+        let timeout = timeout(&plan);
+        Ok(Self { setup, context, listener, timeout, mode_number, flows: Vec::new(), now_ms, answer: Vec::new() })
+    }
+
+    /// A context of the mode that is to be from now on, with the same sockets. The other one ends, and lets go of interrupts that it keeps
+    /// suspended.
+    #[cold]
+    fn change_mode(&mut self) -> anyhow::Result<()> {
+        let (mode_number, plan) = self.setup.mode.now();
+        self.context = open(&self.setup, &plan, &self.listener, &self.flows)?;
+        (self.mode_number, self.timeout) = (mode_number, timeout(&plan));
+        Ok(())
     }
 
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
@@ -152,6 +193,9 @@ impl EventWorker {
     /// # Errors
     /// What a wait or a new flow's socket refuses.
     pub fn turn(&mut self, events: &mut [Event]) -> anyhow::Result<bool> {
+        if self.setup.mode.number.load(Ordering::Relaxed) != self.mode_number {
+            self.change_mode()?;
+        }
         let ready = self.context.wait(events, self.timeout)?;
         if ready > 0 {
             let Common { server, index, .. } = &self.setup.common;
@@ -202,22 +246,45 @@ impl EventWorker {
     }
 }
 
+/// A context of a plan that watches all sockets of a worker, and its end.
+fn open(
+    setup: &WorkerSetup,
+    plan: &Plan,
+    listener: &UdpSocket,
+    flows: &[(SocketAddr, UdpSocket)],
+) -> anyhow::Result<EventContext> {
+    // One for each flow that there may be at most, and what a worker watches beside.
+    let context = EventContext::with_members_max(&setup.engine, EventContext::MEMBERS_DEFAULT + 2);
+    apply(&mut EngineSink::Context(&context), plan)?;
+    context.add(listener, Interest::IN, DATA_LISTENER)?;
+    context.add(&*setup.stop, Interest::IN, TOKEN_STOP)?;
+    for (flow, (_, socket)) in flows.iter().enumerate() {
+        context.add(socket, Interest::IN, flow as u64)?;
+    }
+    Ok(context)
+}
+
+fn timeout(plan: &Plan) -> Timeout {
+    plan.wait().map_or(Timeout::Never, |longest| Timeout::After(longest.into()))
+}
+
 fn turn(common: &Common, now_ms: u64) -> Turn<'_> {
     Turn { server: &common.server, stats: common.server.worker(common.index), now_ms }
 }
 
-/// Runs one worker on the engine's datagram sockets in the mode of a plan.
+/// Runs one worker on the engine's datagram sockets in the mode of its setup, or in that to which it changes.
 ///
 /// # Errors
 /// As [`EventWorker::new`] and [`EventWorker::turn`].
-pub fn run_worker(setup: WorkerSetup, plan: &Plan, stop: &UserEvent) -> anyhow::Result<()> {
+pub fn run_worker(setup: WorkerSetup) -> anyhow::Result<()> {
     let engine = setup.engine.clone();
     let _counted = engine.count_thread("worker", Some(setup.cpu));
-    match ServerStyle::of(plan) {
-        ServerStyle::EventContext => EventWorker::new(setup, plan, stop)?.run(),
+    let (_, plan) = setup.mode.now();
+    match ServerStyle::of(&plan) {
+        ServerStyle::EventContext => EventWorker::new(setup)?.run(),
         ServerStyle::BlockingReceive => {
-            let net = EngineNet::new(&engine, &setup.netns, stop, &Plan::default(), 0)?;
-            setup.common.run(net, SERVER, Proto::Udp, plan)
+            let net = EngineNet::new(&engine, &setup.netns, &setup.stop, &Plan::default(), 0)?;
+            setup.common.run(net, SERVER, Proto::Udp, &plan)
         }
     }
 }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::modes::Mode;
 
 #[test]
 fn loads_are_read() {
@@ -49,15 +48,4 @@ fn ladder_climbs_to_what_base_sustains() {
     assert_eq!(rps(&Load::ladder(2)), "1 2 MAX");
     assert_eq!(rps(&Load::ladder(0)), "MAX");
     assert_eq!(Load::ladder(u64::MAX).len(), 2, "no overflow");
-}
-
-#[test]
-fn cells_go_through_all_modes_in_each_run() {
-    let subjects = [Mode::Base, Mode::FullBusy, Mode::Suspend { us: 20 }].map(Subject::engine);
-    let cells = interleave(&subjects, &[Load::Rps(5), Load::Max], 2);
-    let names: Vec<String> = cells.iter().map(|c| format!("{}@{}#{}", c.subject, c.load, c.run)).collect();
-    assert_eq!(names[..6], ["base@5#0", "fullbusy@5#0", "suspend20@5#0", "fullbusy@5#1", "suspend20@5#1", "base@5#1"]);
-    assert_eq!(cells.len(), 12);
-    assert!(cells[6..].iter().all(|cell| cell.load == Load::Max));
-    assert_eq!(interleave(&[], &[Load::Max], 2), []);
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, IntervalLogWriterError, Tag};
 
-use crate::loads::Cell;
+use crate::loads::Load;
 use crate::stats::Recorder;
+use crate::subject::Subject;
 
 /// A log could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -22,21 +23,27 @@ pub struct HdrLogError {
     pub source: io::Error,
 }
 
-/// Writes the histograms of one run to `dir/<mode>-<load>-run<n>.hlog` (`kernel-<mode>-...` for the kernel) and returns that path. Values are in ns, the
-/// column of the maximum in us; the two lines have the tags `intended` and `actual`. The directory is made if it is
+/// Writes the histograms of a row, all slices together that count, to `dir/<mode>-<load>.hlog` (`kernel-<mode>-...` for the kernel) and returns
+/// that path. Values are in ns, the column of the maximum in us; the two lines have the tags `intended` and `actual`. The directory is made if it is
 /// not there; a file of that name is replaced.
 ///
 /// # Errors
 /// [`HdrLogError`] names the path and what the system said.
-pub fn write(dir: &Path, cell: Cell, recorder: &Recorder, run_span: Duration) -> Result<PathBuf, HdrLogError> {
+pub fn write(
+    dir: &Path,
+    subject: Subject,
+    load: Load,
+    recorder: &Recorder,
+    span: Duration,
+) -> Result<PathBuf, HdrLogError> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |source| HdrLogError { path, source }
     };
     fs::create_dir_all(dir).map_err(at(dir))?;
-    let path = dir.join(file_name(cell));
+    let path = dir.join(file_name(subject, load));
     let mut file = BufWriter::new(File::create(&path).map_err(at(&path))?);
-    write_log(&mut file, cell, recorder, run_span).and_then(|()| file.flush()).map_err(at(&path))?;
+    write_log(&mut file, (subject, load), recorder, span).and_then(|()| file.flush()).map_err(at(&path))?;
     Ok(path)
 }
 
@@ -55,23 +62,28 @@ pub fn check(dir: &Path) -> Result<(), HdrLogError> {
     fs::remove_file(&probe).map_err(at(&probe))
 }
 
-/// Name of the file for a cell; runs are numbered from 1.
-pub fn file_name(cell: Cell) -> String {
-    let name = format!("{}-{}-run{}.hlog", cell.subject, cell.load.to_string().to_lowercase(), cell.run + 1);
+/// Name of the file for a row.
+pub fn file_name(subject: Subject, load: Load) -> String {
+    let name = format!("{subject}-{}.hlog", load.to_string().to_lowercase());
     // The backend is a part of the name, not a directory.
     name.replace('/', "-")
 }
 
-fn write_log(out: &mut impl Write, cell: Cell, recorder: &Recorder, run_span: Duration) -> io::Result<()> {
+fn write_log(
+    out: &mut impl Write,
+    (subject, load): (Subject, Load),
+    recorder: &Recorder,
+    span: Duration,
+) -> io::Result<()> {
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
-        .add_comment(&format!("napier compare: mode {}, load {}, run {}", cell.subject, cell.load, cell.run + 1))
+        .add_comment(&format!("napier compare: mode {subject}, load {load}"))
         .add_comment("values in ns; Interval_Max in us")
         .with_max_value_divisor(1000.0)
         .begin_log_with(out, &mut serializer)?;
     for (tag, histogram) in [("intended", recorder.intended()), ("actual", recorder.actual())] {
         let tag = Tag::new(tag).expect("no space, comma or line end in it");
-        log.write_histogram(histogram, Duration::ZERO, run_span, Some(tag)).map_err(|error| match error {
+        log.write_histogram(histogram, Duration::ZERO, span, Some(tag)).map_err(|error| match error {
             IntervalLogWriterError::IoError(error) => error,
             other => io::Error::other(format!("{other:?}")),
         })?;

@@ -91,6 +91,11 @@ macro_rules! figures {
             pub(super) fn reduce(runs: &[Self], by: Reduce) -> Self {
                 Self { $($name: Figure::reduce(&runs.iter().map(|run| run.$name).collect::<Vec<$type>>(), by),)* }
             }
+
+            /// Each figure rounded to six decimals.
+            pub(crate) fn rounded(self) -> Self {
+                Self::reduce(&[self], |values| values[0])
+            }
         }
 
         impl From<Figures> for RowFigures {

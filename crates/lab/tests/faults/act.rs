@@ -228,6 +228,6 @@ fn offer(
     stop: &AtomicBool,
 ) -> anyhow::Result<Measured> {
     client.plan = plan(&client.plan.profile, Proto::Udp, pace);
-    let window = Window { warm_up: Duration::ZERO, measure: length, drain: Duration::ZERO };
+    let window = Window { warm_up: Duration::ZERO, measure: length, margin: Duration::ZERO, drain: Duration::ZERO };
     client.run(pace, window, (seed, "client"), stop, &mut |_| {})
 }

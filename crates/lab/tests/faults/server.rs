@@ -12,7 +12,7 @@ use napier_kv::serve::net::EVENTS_MAX;
 use napier_kv::session::Server as Records;
 use napier_runtime::event::{Event, EventContext, UserEvent};
 
-use napier_lab::compare::parts::{Common, EventWorker, Pair, RollCall, WorkerSetup, run_worker};
+use napier_lab::compare::parts::{Common, EventWorker, Pair, RollCall, WorkerMode, WorkerSetup, run_worker};
 use napier_lab::modes::ServerStyle;
 
 /// How often a pausing worker looks whether it may go on.
@@ -27,7 +27,7 @@ pub(crate) struct Server {
 }
 
 struct Running {
-    stop: UserEvent,
+    stop: Arc<UserEvent>,
     stop_flag: Arc<AtomicBool>,
     workers: Vec<JoinHandle<anyhow::Result<()>>>,
     contexts: Vec<EventContext>,
@@ -43,25 +43,26 @@ impl Server {
     /// Starts the workers and waits until they can be reached.
     pub(crate) fn start(&mut self, pair: &Pair, plan: &Plan) -> anyhow::Result<()> {
         assert!(self.running.is_none(), "stopped before it is started again");
-        let (stop, stop_flag) = (UserEvent::new(), Arc::new(AtomicBool::new(false)));
+        let (stop, stop_flag) = (Arc::new(UserEvent::new()), Arc::new(AtomicBool::new(false)));
         let call = RollCall::new(self.cpus.len());
         let (report, reports) = sync_channel(self.cpus.len());
         let spawn = |(index, cpu): (usize, &usize)| {
             let (server, stop_flag) = (self.records.clone(), stop_flag.clone());
             let common = Common { server, index, stop: stop_flag, ready: call.voice() };
             let (engine, netns) = (pair.engine.clone(), pair.tested_ns.clone());
-            let setup = WorkerSetup { common, engine, netns, cpu: *cpu };
-            let (stop, pause, report, plan) = (stop.clone(), self.pause.clone(), report.clone(), plan.clone());
+            let (mode, stop) = (WorkerMode::new(plan.clone()), stop.clone());
+            let setup = WorkerSetup { common, engine, netns, cpu: *cpu, mode, stop };
+            let (pause, report, plan) = (self.pause.clone(), report.clone(), plan.clone());
             std::thread::spawn(move || match ServerStyle::of(&plan) {
                 ServerStyle::EventContext => {
                     let engine = setup.engine.clone();
                     let _counted = engine.count_thread("worker", Some(setup.cpu));
-                    let worker = EventWorker::new(setup, &plan, &stop)?;
+                    let worker = EventWorker::new(setup)?;
                     report.send(worker.context().clone())?;
                     worker.say_ready();
                     run_with_pauses(worker, &pause)
                 }
-                ServerStyle::BlockingReceive => run_worker(setup, &plan, &stop),
+                ServerStyle::BlockingReceive => run_worker(setup),
             })
         };
         let workers: Vec<_> = self.cpus.iter().enumerate().map(spawn).collect();

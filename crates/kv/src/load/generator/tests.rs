@@ -69,7 +69,7 @@ fn generator(delay: Duration, lost_of: u64, change: impl FnOnce(&mut Plan)) -> G
 
 fn run(generator: &mut Generator<FakeWire>, pace: Pace) -> Measured {
     let ms = Duration::from_millis;
-    let window = Window { warm_up: ms(10), measure: ms(100), drain: ms(50) };
+    let window = Window { warm_up: ms(10), measure: ms(100), margin: ms(0), drain: ms(50) };
     let mut edges = Vec::new();
     let measured = generator.run(pace, window, (1, "test"), &GOES_ON, &mut |begins| edges.push(begins)).unwrap();
     assert_eq!(edges, [true, false]);

@@ -71,6 +71,12 @@ impl Arrived {
         let interrupts = self.interrupts.zip(earlier.interrupts).map(|(now, then)| now.saturating_sub(then));
         Self { packets: self.packets.saturating_sub(earlier.packets), interrupts }
     }
+
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let interrupts = self.interrupts.zip(other.interrupts).map(|(one, other)| one + other);
+        Self { packets: self.packets + other.packets, interrupts }
+    }
 }
 
 /// The address in the client's network, else the first.

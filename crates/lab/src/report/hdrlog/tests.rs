@@ -5,11 +5,10 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
 use super::*;
-use crate::loads::Load;
 use crate::modes::Mode;
-use crate::subject::Subject;
 
-const CELL: Cell = Cell { subject: Subject::engine(Mode::Suspend { us: 20 }), load: Load::Rps(37_500), run: 1 };
+const SUBJECT: Subject = Subject::engine(Mode::Suspend { us: 20 });
+const LOAD: Load = Load::Rps(37_500);
 
 /// A directory of its own for each test, gone at its end.
 struct Scratch(PathBuf);
@@ -45,8 +44,8 @@ fn what_is_written_can_be_read_back() {
     let scratch = Scratch::new("read-back");
     let mut recorder = Recorder::new();
     (1..1000_u64).for_each(|n| recorder.record(0, n * 10, n * 1000));
-    let path = write(&scratch.0.join("deeper"), CELL, &recorder, Duration::from_secs(5)).unwrap();
-    assert_eq!(path.file_name().unwrap(), "suspend20-37.5k-run2.hlog");
+    let path = write(&scratch.0.join("deeper"), SUBJECT, LOAD, &recorder, Duration::from_secs(5)).unwrap();
+    assert_eq!(path.file_name().unwrap(), "suspend20-37.5k.hlog");
 
     let log = fs::read(path).unwrap();
     let intervals: Vec<_> = IntervalLogIterator::new(&log)
@@ -70,6 +69,6 @@ fn an_error_names_the_path() {
     fs::create_dir_all(&scratch.0).unwrap();
     let file = scratch.0.join("not-a-directory");
     fs::write(&file, "").unwrap();
-    let error = write(&file, CELL, &Recorder::new(), Duration::from_secs(1)).unwrap_err();
+    let error = write(&file, SUBJECT, LOAD, &Recorder::new(), Duration::from_secs(1)).unwrap_err();
     assert!(error.to_string().contains("not-a-directory"), "{error}");
 }

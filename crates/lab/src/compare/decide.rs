@@ -1,0 +1,117 @@
+//! What can be said of the slices of a load: figures with their intervals, and verdicts on pairs of modes.
+
+use std::time::Duration;
+
+use napier_verdict::{Estimate, Metric as Of, Pair, Slices, Verdict};
+
+use super::found::LoadFound;
+use crate::loads::Load;
+use crate::report::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, Metric, PairVerdict};
+use crate::subject::Subject;
+
+/// `None` if nothing was measured.
+pub(super) fn decided(load: &LoadFound, subjects: &[Subject], slice: Duration) -> Option<Decided> {
+    let slices = &load.slices;
+    if slices.all().is_empty() {
+        return None;
+    }
+    let left_out = slices.left_out_of_all();
+    let taken = slices.taken();
+    let pairs = verdicts(load, subjects);
+    let round_minutes = load.took.as_secs_f64() / 60.0 / f64::from(load.rounds.max(1));
+    let more = pairs.iter().filter_map(|pair| match pair.verdict {
+        PairVerdict::Undecided { more_rounds } => more_rounds,
+        PairVerdict::Better { .. } | PairVerdict::NoDifferent { .. } => None,
+    });
+    let more_minutes = more.max().map(|rounds| round(f64::from(rounds) * round_minutes, 10.0).max(0.1));
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Some(Decided {
+        load_rps: load.load,
+        rounds: load.rounds,
+        slice_ms: round(slice.as_secs_f64() * 1e3, 1e3),
+        left_out: LeftOut {
+            slices: count(left_out.slices),
+            of: count(left_out.of),
+            causes: left_out.causes.iter().map(|(cause, number)| (cause.to_string(), count(*number))).collect(),
+        },
+        taken,
+        modes: subjects.iter().enumerate().filter_map(|(at, subject)| mode(load, at, *subject)).collect(),
+        pairs,
+        more_minutes,
+    })
+}
+
+fn mode(load: &LoadFound, at: usize, mode: Subject) -> Option<DecidedMode> {
+    let (kept, left_out) = load.counts(at);
+    let of = |metric, scale| load.slices.estimate(at, metric).map(|estimate| estimated(estimate, scale));
+    (kept + left_out > 0).then(|| DecidedMode {
+        mode,
+        p50_us: of(Of::P50, 1e-3),
+        p99_us: of(Of::P99, 1e-3),
+        p999_us: of(Of::P999, 1e-3),
+        cpu_pct: of(Of::Cpu, 1e2),
+        throughput_rps: of(Of::Throughput, 1.0),
+        kept,
+        left_out,
+    })
+}
+
+fn estimated(estimate: Estimate, scale: f64) -> Estimated {
+    let scaled = |value: f64| round(value * scale, 1e6);
+    Estimated {
+        value: scaled(estimate.value),
+        low: estimate.interval.map(|interval| scaled(interval.low)),
+        high: estimate.interval.map(|interval| scaled(interval.high)),
+    }
+}
+
+/// Of each two modes of a backend, and of a mode in two backends; of those that keep up, for the latency of the others is that of
+/// their queue. A closed loop is compared by what is answered, a rate by what it costs in latency.
+fn verdicts(load: &LoadFound, subjects: &[Subject]) -> Vec<DecidedPair> {
+    let slices: &Slices = &load.slices;
+    if slices.taken() {
+        return Vec::new();
+    }
+    let up: Vec<usize> = (0..subjects.len()).filter(|at| load.counts(*at).0 > 0 && load.keeps_up(*at)).collect();
+    let is_pair = |a: usize, b: usize| {
+        let (a, b) = (subjects[a], subjects[b]);
+        a.backend == b.backend || a.mode == b.mode
+    };
+    let pairs: Vec<(usize, usize)> = up
+        .iter()
+        .flat_map(|a| up.iter().filter(move |b| a < *b).map(move |b| (*a, *b)))
+        .filter(|(a, b)| is_pair(*a, *b))
+        .collect();
+    let metrics: &[Of] = if load.load == Load::Max { &[Of::Throughput, Of::Cpu] } else { &[Of::P99, Of::Cpu] };
+    let pair = |pair: Pair| DecidedPair {
+        a: subjects[pair.a],
+        b: subjects[pair.b],
+        metric: named(pair.metric),
+        ratio: pair.ratio.map(|ratio| estimated(ratio, 1.0)),
+        verdict: match pair.verdict {
+            Verdict::Better { which } => PairVerdict::Better { better: subjects[which] },
+            Verdict::NoDifferent { within } => PairVerdict::NoDifferent { within_pct: round(within * 100.0, 1e3) },
+            Verdict::Undecided { more_rounds, .. } => PairVerdict::Undecided { more_rounds },
+        },
+    };
+    slices.verdicts(&pairs, metrics).into_iter().map(pair).collect()
+}
+
+const fn named(metric: Of) -> Metric {
+    match metric {
+        Of::P50 => Metric::P50,
+        Of::P99 => Metric::P99,
+        Of::P999 => Metric::P999,
+        Of::Cpu => Metric::Cpu,
+        Of::Throughput => Metric::Throughput,
+    }
+}
+
+/// Whether a pair needs more rounds.
+pub(super) fn is_undecided(pair: &DecidedPair) -> bool {
+    matches!(pair.verdict, PairVerdict::Undecided { .. })
+}
+
+fn round(number: f64, steps: f64) -> f64 {
+    (number * steps).round() / steps
+}
