@@ -32,6 +32,9 @@ pub use slice::Slice;
 pub use slices::{LeftOut, Slices};
 pub use verdict::{Pair, Verdict, Why};
 
+#[cfg(test)]
+mod tests;
+
 /// The example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
