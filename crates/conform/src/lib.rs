@@ -21,7 +21,7 @@ mod sim;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use napier_scenario::compare::{Clock, Difference, Verdict, judge};
+use napier_scenario::compare::{Clock, Difference, Judgement, judge};
 use napier_scenario::{NotLookedAt, Scenario, Seen};
 
 pub use files::{FilesError, find};
@@ -177,8 +177,8 @@ fn run(scenario: &Scenario, executor: &mut dyn Executor) -> FileOutcome {
     };
     let verdict = judge(scenario, clock, &observed.events, &observed.counters);
     let difference = match verdict {
-        Verdict::Pass => None,
-        Verdict::Fail(difference) => Some(difference),
+        Judgement::Pass => None,
+        Judgement::Fail(difference) => Some(difference),
     };
     let reason = match (observed.broken, &difference) {
         (Some(broken), _) => format!("an invariant does not hold: {broken}"),

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use napier_scenario::Action;
-use napier_scenario::compare::{Verdict, judge};
+use napier_scenario::compare::{Judgement, judge};
 
 use super::*;
 
@@ -45,8 +45,8 @@ fn scenarios_pass_whatever_the_time() {
             expected.at = None;
         }
         match judge(&scenario, Clock::Real, &observed.events, &observed.counters) {
-            Verdict::Pass => {}
-            Verdict::Fail(difference) => panic!("{file}: {}", difference.render(120)),
+            Judgement::Pass => {}
+            Judgement::Fail(difference) => panic!("{file}: {}", difference.render(120)),
         }
     }
 }
@@ -168,7 +168,7 @@ fn what_a_sender_wrongly_expects_is_seen() {
         let observed = RealEngine { after_last: Span::from_ms(300) }.run(&scenario).expect("it can be run");
         judge(&scenario, Clock::Real, &observed.events, &observed.counters)
     };
-    assert!(matches!(run(None), Verdict::Pass));
+    assert!(matches!(run(None), Judgement::Pass));
     for (wrong, shown) in [
         (("QLEN", "3"), "expected qlen = 3 and found qlen = 2"),
         (("WHY", "qdisc_overlimit"), "qdisc_overlimit"),
@@ -176,7 +176,7 @@ fn what_a_sender_wrongly_expects_is_seen() {
         (("FLOW", "8"), "flow=7"),
         (("DROPPED", "0"), "eth0/tx-0.dropped"),
     ] {
-        let Verdict::Fail(difference) = run(Some(wrong)) else { panic!("{wrong:?} must not pass") };
+        let Judgement::Fail(difference) = run(Some(wrong)) else { panic!("{wrong:?} must not pass") };
         let text = difference.render(120);
         assert!(text.contains(shown), "{text}");
     }
@@ -191,7 +191,7 @@ fn a_wrong_expectation_and_a_wrong_check_are_seen() {
     let mut scenario = parse(text);
     scenario.expect.tolerance.engine = Span::from_secs(60);
     let observed = RealEngine::default().run(&scenario).expect("it can be run");
-    let Verdict::Fail(difference) = judge(&scenario, Clock::Real, &observed.events, &observed.counters) else {
+    let Judgement::Fail(difference) = judge(&scenario, Clock::Real, &observed.events, &observed.counters) else {
         panic!("it must not pass")
     };
     let shown = difference.render(120);

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use napier_scenario::Kind;
-use napier_scenario::compare::{Verdict, judge};
+use napier_scenario::compare::{Judgement, judge};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn text_of(file: &str) -> String {
 
 /// Carries a file out, so many times as slowly, order and counts only: a machine that is busy makes everything late. `None` if
 /// this machine refuses it.
-fn verdict(file: &str, text: &str, stretch: u32) -> Option<Verdict> {
+fn verdict(file: &str, text: &str, stretch: u32) -> Option<Judgement> {
     let scenario = Scenario::parse(text, file).unwrap_or_else(|error| panic!("{error}"));
     let mut kernel = LiveKernel::without_times(stretch);
     match kernel.run(&scenario) {
@@ -42,11 +42,11 @@ fn verdict(file: &str, text: &str, stretch: u32) -> Option<Verdict> {
 }
 
 /// What is wrong with a file is wrong each time; a host that takes the CPUs away for milliseconds changes what happens once.
-fn best_verdict(file: &str, text: &str) -> Option<Verdict> {
+fn best_verdict(file: &str, text: &str) -> Option<Judgement> {
     let mut last = None;
     for stretch in [1, 1, 2, 4, 8, 8] {
         last = Some(verdict(file, text, stretch)?);
-        if matches!(last, Some(Verdict::Pass)) {
+        if matches!(last, Some(Judgement::Pass)) {
             break;
         }
     }
@@ -59,14 +59,14 @@ fn a_kernel_carries_files_out_and_what_is_wrong_fails() {
     for (file, right, wrong) in WRONG {
         let text = text_of(file);
         let Some(verdict_of_file) = best_verdict(file, &text) else { return };
-        if let Verdict::Fail(difference) = verdict_of_file {
+        if let Judgement::Fail(difference) = verdict_of_file {
             panic!("{file}: {}", difference.render(120));
         }
         let mutant = text.replacen(right, wrong, 1);
         assert_ne!(mutant, text, "{file} has no {right:?}");
         match verdict(file, &mutant, 1) {
-            Some(Verdict::Pass) => panic!("{file}: {wrong:?} instead of {right:?} passes"),
-            Some(Verdict::Fail(_)) | None => {}
+            Some(Judgement::Pass) => panic!("{file}: {wrong:?} instead of {right:?} passes"),
+            Some(Judgement::Fail(_)) | None => {}
         }
     }
 }

@@ -32,12 +32,16 @@ pub enum Clock {
 
 /// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Judgement {
     /// Everything was as expected.
     Pass,
     /// Something was not.
     Fail(Difference),
 }
+
+/// The former name of [`Judgement`].
+#[deprecated(since = "0.2.0", note = "it is `Judgement` now; this name goes with the next version")]
+pub type Verdict = Judgement;
 
 /// What was not as expected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +58,7 @@ pub struct Difference {
 
 /// Compares a run with the expectations of its scenario. `counters` are those at its end.
 #[must_use]
-pub fn judge(scenario: &Scenario, clock: Clock, seen: &[Seen], counters: &[(String, i64)]) -> Verdict {
+pub fn judge(scenario: &Scenario, clock: Clock, seen: &[Seen], counters: &[(String, i64)]) -> Judgement {
     let expect = &scenario.expect;
     let (watch, tolerance) = match clock {
         Clock::Virtual => (expect.watch.clone(), Some(expect.tolerance.sim)),
@@ -79,9 +83,9 @@ pub fn judge(scenario: &Scenario, clock: Clock, seen: &[Seen], counters: &[(Stri
     let wanted: Vec<_> = expect.counters.iter().filter(|(name, _)| shown(name)).cloned().collect();
     rows.extend(wrong_counters(&wanted, counters));
     if rows.is_empty() {
-        return Verdict::Pass;
+        return Judgement::Pass;
     }
-    Verdict::Fail(Difference {
+    Judgement::Fail(Difference {
         reason: columns::reason(&rows),
         expected: expected.iter().map(|expected| expected_cell(expected).line()).collect(),
         seen: facts.iter().map(|facts| seen_cell(facts).line()).collect(),

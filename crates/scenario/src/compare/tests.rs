@@ -26,14 +26,14 @@ fn polls(works: &[u32]) -> Vec<Seen> {
     works.iter().zip(0..).map(|(work, us)| poll(us, 0, *work)).collect()
 }
 
-fn sim(scenario: &Scenario, seen: &[Seen]) -> Verdict {
+fn sim(scenario: &Scenario, seen: &[Seen]) -> Judgement {
     judge(scenario, Clock::Virtual, seen, &[])
 }
 
-fn reason(verdict: Verdict) -> String {
+fn reason(verdict: Judgement) -> String {
     match verdict {
-        Verdict::Pass => "pass".to_owned(),
-        Verdict::Fail(difference) => difference.reason,
+        Judgement::Pass => "pass".to_owned(),
+        Judgement::Fail(difference) => difference.reason,
     }
 }
 
@@ -117,7 +117,7 @@ fn runs_leave_what_others_need() {
     for (events, works, passes) in RUNS {
         let one = scenario(&format!("events = [{events}]"));
         let verdict = sim(&one, &polls(works));
-        assert_eq!(verdict == Verdict::Pass, *passes, "{events} {works:?}: {verdict:?}");
+        assert_eq!(verdict == Judgement::Pass, *passes, "{events} {works:?}: {verdict:?}");
     }
 }
 
@@ -142,7 +142,7 @@ fn runs_match_as_brute_force_says() {
         for length in 0..7 {
             for bits in 0..1u32 << length {
                 let works: Vec<u32> = (0..length).map(|at| bits >> at & 1).collect();
-                let passes = sim(&one, &polls(&works)) == Verdict::Pass;
+                let passes = sim(&one, &polls(&works)) == Judgement::Pass;
                 assert_eq!(passes, tries(&expected, &works), "{expected:?} {works:?}");
             }
         }
@@ -160,7 +160,9 @@ fn real_time_compares_lanes() {
     assert_eq!(reason(judge(&two, Clock::Real, &other, &[])), "pass");
     assert_ne!(reason(sim(&two, &other)), "pass");
     let wrong = [deliver, poll(0, 1, 1), mask, poll(0, 0, 1)];
-    let Verdict::Fail(difference) = judge(&two, Clock::Real, &wrong, &[]) else { panic!("the order in a lane counts") };
+    let Judgement::Fail(difference) = judge(&two, Clock::Real, &wrong, &[]) else {
+        panic!("the order in a lane counts")
+    };
     assert!(difference.render(120).contains("-- napi eth0/0 --"), "{}", difference.render(120));
 }
 
@@ -213,7 +215,7 @@ fn answers() {
         let one = scenario(&format!("watch = [\"return\"]\nevents = [{{ return = \"app\", value = {value} }}]"));
         let event = Event::Return { thread: ThreadIx(0), call: "recv", answer: answer.clone(), ready: Vec::new() };
         let verdict = sim(&one, &[seen(0, event)]);
-        assert_eq!(verdict == Verdict::Pass, passes, "{value} {answer:?}");
+        assert_eq!(verdict == Judgement::Pass, passes, "{value} {answer:?}");
     }
     let one = scenario("watch = [\"return\"]\nevents = [{ return = \"app\", ready = [] }]");
     let event = |ready| Event::Return { thread: ThreadIx(0), call: "poll", answer: Answer::Number(0), ready };
@@ -250,7 +252,7 @@ fn the_columns() {
     run.push(poll(2_000, 0, 1));
     run.push(seen(2_000, Event::Deliver { socket: SocketIx(0), packets: 1 }));
     run.push(seen(2_010, Event::Unmask { napi: NapiIx(0) }));
-    let Verdict::Fail(difference) = sim(&one, &run) else { panic!("it differs") };
+    let Judgement::Fail(difference) = sim(&one, &run) else { panic!("it differs") };
     let text = difference.render(120);
     assert_eq!(
         text,
@@ -284,7 +286,7 @@ fn long_lines_are_wrapped_and_long_runs_shortened() {
         ready: Vec::new(),
     };
     run.insert(3, seen(3, event));
-    let Verdict::Fail(difference) = sim(&one, &run) else { panic!("it differs") };
+    let Judgement::Fail(difference) = sim(&one, &run) else { panic!("it differs") };
     let text = difference.render(120);
     assert!(text.lines().skip(1).all(|line| line.chars().count() <= 120), "{text}");
     assert!(text.lines().count() < 80, "{text}");
