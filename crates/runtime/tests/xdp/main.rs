@@ -2,6 +2,7 @@
 
 mod faults;
 mod interrupts;
+mod lossy;
 mod rig;
 mod traffic;
 mod transmit;

@@ -2,15 +2,10 @@
 //! TCP over the same path to the same receiver. It prints figures and asserts none.
 //!
 //! ```sh
-//! cargo test --release -p napier-runtime --test lossy -- --ignored --nocapture
+//! cargo test --release -p napier-runtime --test xdp -- --ignored --nocapture lossy
 //! ```
 //!
 //! The path is a thread between two veth pairs (and, for the engine's sender, a link) that carries frames by AF_XDP.
-
-mod common;
-#[path = "xdp/rig.rs"]
-#[allow(dead_code, reason = "made for another test program, which uses all of it")]
-mod rig;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -19,13 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Dice;
 use napier_runtime::device::{DeviceHandle, EndConfig, LinkConfig, XdpConfig, XdpFilter};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{CongestionControl, NetNs, TcpStream};
+use napier_testkit::Dice;
 use napier_testnet::{self as net, EndConfig as VethEndConfig, Veth, VethConfig, ip};
-use rig::{Xdp, end_in};
+
+use crate::rig::{Xdp, end_in};
 
 const DELAY: Duration = Duration::from_millis(10);
 const LOST_PER_MILLE: u64 = 10;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::socket::{SocketOption, TcpListener, TcpStream};
 
+use super::{connected, echo, link, servers};
 use crate::common::{Dice, PATIENCE, Pair, eventually};
-use crate::{connected, echo, link, servers};
 
 /// The shortest that a segment waits for its acknowledgement before it is sent again (Linux: `TCP_RTO_MIN`).
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(200);

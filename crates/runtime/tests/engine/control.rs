@@ -1,11 +1,7 @@
 //! Control in the kernel's vocabulary, seen from a program.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::modes::{Mode, echo, round_trips, stop};
-use common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::time::Span;
 use napier_runtime::available_cpus;
 use napier_runtime::control::{
@@ -14,6 +10,9 @@ use napier_runtime::control::{
 };
 use napier_runtime::device::{AffinityError, DeviceHandle, LinkConfig};
 use napier_runtime::socket::UdpSocket;
+
+use crate::common::modes::{Mode, echo, round_trips, stop};
+use crate::common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
 
 fn pair(queues: u16) -> Pair {
     Pair::new(&LinkConfig { queues, ring_size: 64, ..LinkConfig::default() })

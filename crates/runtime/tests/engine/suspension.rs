@@ -1,17 +1,16 @@
 //! Interrupt suspension from end to end.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, bound, eventually, prefer, v4};
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{LinkConfig, NapiStats, PollContext};
 use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
 use napier_runtime::socket::{SocketOption, UdpSocket};
+
+use crate::common::{PATIENCE, PEER_V4, Pair, TESTED_V4, bound, eventually, prefer, v4};
 
 const SERVER: (std::net::Ipv4Addr, u16) = (TESTED_V4, 4000);
 const DATA_STOP: u64 = 1;

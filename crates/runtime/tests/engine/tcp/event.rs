@@ -6,8 +6,8 @@ use std::time::Duration;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{TcpListener, TcpStream};
 
+use super::{connected, link, servers, would_block};
 use crate::common::{PATIENCE, Pair, eventually, prefer};
-use crate::{connected, link, servers, would_block};
 
 fn wait(context: &EventContext) -> Option<Event> {
     let mut events = [Event::default(); 4];

@@ -1,18 +1,17 @@
 //! Datagrams that an instance holds for merging: when they go up, in every way of polling, and that none is lost.
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use common::modes::Mode;
-use common::{Dice, PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::completion::{Completion, Flush};
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{LinkConfig, PollContext};
 use napier_runtime::engine::Engine;
 use napier_runtime::journal::{Event, Record, Rule};
 use napier_runtime::socket::{MergedDatagram, NetNs, SocketOption, TcpListener, TcpStream, UdpSocket};
+
+use crate::common::modes::Mode;
+use crate::common::{Dice, PATIENCE, PEER_V4, Pair, TESTED_V4, eventually, v4};
 
 fn merging_socket(netns: &NetNs, port: u16) -> UdpSocket {
     let socket = UdpSocket::bind(netns, v4(TESTED_V4, port)).unwrap();
@@ -209,7 +208,7 @@ fn every_mode_delivers_everything_in_order() {
             }
         }
     }
-    let stats = common::stats_of(&pair.tested);
+    let stats = crate::common::stats_of(&pair.tested);
     assert!(stats.gro_merged > 0 && stats.gro_held > 0, "{stats:?}");
 }
 
@@ -240,5 +239,5 @@ fn streams_are_merged() {
             assert!(got == bytes, "{mode:?}");
         });
     }
-    assert!(common::stats_of(&pair.tested).gro_merged > 0);
+    assert!(crate::common::stats_of(&pair.tested).gro_merged > 0);
 }

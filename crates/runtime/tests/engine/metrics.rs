@@ -1,15 +1,11 @@
 //! Everything that an engine counts has a name, and what the walk says is what was counted.
 
-mod common;
-#[path = "metrics/page.rs"]
 mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::modes::{Mode, echo, round_trips, stop};
-use common::{PEER_V4, Pair, TESTED_V4, bound, eventually, v4};
 use napier_runtime::available_cpus;
 use napier_runtime::capture::CaptureConfig;
 use napier_runtime::control::NapiSet;
@@ -19,6 +15,9 @@ use napier_runtime::event::{Event, EventContext, Timeout};
 use napier_runtime::metric::{Kind, Metric, metrics};
 use napier_runtime::socket::UdpSocket;
 use napier_runtime::tx::QdiscConfig;
+
+use crate::common::modes::{Mode, echo, round_trips, stop};
+use crate::common::{PEER_V4, Pair, TESTED_V4, bound, eventually, v4};
 
 type Labels = Vec<String>;
 

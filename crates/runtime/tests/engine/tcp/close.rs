@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use napier_runtime::socket::{TcpListener, TcpStream};
 
+use super::{clients, connected, echo, errno, join, link, servers, would_block};
 use crate::common::{PATIENCE, eventually, v4};
-use crate::{clients, connected, echo, errno, join, link, servers, would_block};
 
 #[test]
 fn either_half_may_close_first() {

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{TcpListener, TcpStream};
 
+use super::{clients, echo, join, link, servers};
 use crate::common::frames::{ETH, ip_head, pseudo_checksum};
 use crate::common::{Dice, PEER_MAC, TESTED_MAC, eventually};
-use crate::{clients, echo, join, link, servers};
 
 pub(crate) const FIN: u8 = 0x01;
 pub(crate) const SYN: u8 = 0x02;

@@ -6,9 +6,9 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{ReusePort, SocketOption, TcpListener, TcpStream};
 
+use super::hostile::{SYN, segment};
+use super::{clients, join, link, servers};
 use crate::common::{PATIENCE, PEER_MAC, Pair, TESTED_MAC, eventually};
-use crate::hostile::{SYN, segment};
-use crate::{clients, join, link, servers};
 
 #[test]
 fn a_full_backlog_drops_and_recovers() {

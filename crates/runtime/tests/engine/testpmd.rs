@@ -2,8 +2,6 @@
 //!
 //! Needs `dpdk-testpmd` with the memif driver (Debian: apt-get install dpdk-dev librte-net-memif23) and two processors.
 
-mod common;
-
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,12 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::{TESTED_MAC, end, eventually};
 use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{DeviceHandle, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
+
+use crate::common::{TESTED_MAC, end, eventually};
 
 /// Packets each way with one peer; two peers for each of two roles, so ten million in all.
 const PACKETS: u64 = 2_500_000;

@@ -1,7 +1,5 @@
 //! Mistakes of ours that a frame meets: they cost that frame, and nothing else.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
 use napier_runtime::control::NapiSet;
@@ -9,8 +7,8 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::RawPort;
 use napier_stack::injected::{ARMED, MARK};
 
-use common::frames::{checksum, ip_head, pseudo_checksum, udp};
-use common::{PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, bound, eventually};
+use crate::common::frames::{checksum, ip_head, pseudo_checksum, udp};
+use crate::common::{PEER_MAC, PEER_V4, Pair, TESTED_MAC, TESTED_V4, bound, eventually};
 
 fn datagram(payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 256];

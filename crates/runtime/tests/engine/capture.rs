@@ -1,18 +1,17 @@
 //! Captures on a link under traffic: the file holds what the device says it received and sent, frame by frame.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::modes::{Mode, echo, echo_raw, round_trips, stop};
-use common::pcapng::{Packet, Section, read};
-use common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
 use napier_runtime::capture::{CaptureConfig, CaptureError, CaptureStats};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
 use napier_runtime::tx::QdiscConfig;
+
+use crate::common::modes::{Mode, echo, echo_raw, round_trips, stop};
+use crate::common::pcapng::{Packet, Section, read};
+use crate::common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, eventually, v4, v6};
 
 const IN: u32 = 1;
 const OUT: u32 = 2;
@@ -219,7 +218,7 @@ fn a_file_without_room_is_told_of() {
     let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
     round_trips(&client, server, 1000, 16);
     stop(&client, server, thread);
-    common::eventually("what cannot be written is dropped", || capture.stats().dropped == 2 * 1001);
+    crate::common::eventually("what cannot be written is dropped", || capture.stats().dropped == 2 * 1001);
     assert_eq!(capture.stats().written, 0);
     assert!(capture.failure().is_some_and(|said| said.contains("os error")), "it is said while the capture goes on");
     assert!(matches!(capture.finish(), Err(CaptureError::File { .. })));

@@ -1,13 +1,12 @@
 //! Several queues: flows go where the indirection table says, and workers get the packets of their own instance only.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, bound, eventually, v4, v6};
 use napier_runtime::control::NapiGet;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::socket::{ReusePort, SocketOption, UdpSocket};
+
+use crate::common::{PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, bound, eventually, v4, v6};
 
 const QUEUES: u16 = 4;
 const FLOWS: u16 = 64;

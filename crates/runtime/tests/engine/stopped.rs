@@ -1,18 +1,17 @@
 //! What waits when its engine goes ends with an error, and so does what comes later.
 
-mod common;
-
 use std::io::ErrorKind::{ConnectionRefused, ConnectionReset};
 use std::io::{Read as _, Write as _};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, v4};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::doc_link;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent, WaitError};
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{TcpListener, TcpStream, UdpSocket};
+
+use crate::common::{PATIENCE, PEER_V4, Pair, TESTED_V4, v4};
 
 /// Source: `include/uapi/asm-generic/errno.h`.
 const ESHUTDOWN: i32 = 108;

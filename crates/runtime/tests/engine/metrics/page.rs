@@ -10,7 +10,7 @@ const HEAD: &str = "# The figures of an engine
 
 A running engine counts what happens in it. `Engine::metrics` hands all of it to a program that embeds the engine, each figure with a
 name, a unit, a sentence and labels; the control socket answers `metrics` with the same as JSON. This page is made of the code:
-`NAPIER_UPDATE=1 cargo test -p napier-runtime --test metrics page` writes it anew.
+`NAPIER_UPDATE=1 cargo test -p napier-runtime --test engine page` writes it anew.
 
 A **counter** only grows; rates are differences of two readings. A **gauge** is what is so now. Times are nanoseconds here; an exporter
 for Prometheus writes seconds, and appends the unit and `_total` to the name (`napier_napi_spinning_seconds_total`).
@@ -91,6 +91,6 @@ fn the_page_of_metrics_is_current() {
     let there = std::fs::read_to_string(PAGE).unwrap_or_default();
     assert!(
         there == made,
-        "docs/metrics.md is old; run: NAPIER_UPDATE=1 cargo test -p napier-runtime --test metrics page"
+        "docs/metrics.md is old; run: NAPIER_UPDATE=1 cargo test -p napier-runtime --test engine page"
     );
 }

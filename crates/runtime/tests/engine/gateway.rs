@@ -1,7 +1,5 @@
 //! Two networks with a station between them that forwards: what is not on the link goes to the gateway.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::PATIENCE;
-use common::frames::ETH;
 use napier_runtime::device::{DeviceHandle, LinkConfig};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{GatewayError, NetNs, TcpListener, TcpStream, UdpSocket};
+
+use crate::common::PATIENCE;
+use crate::common::frames::ETH;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -41,7 +40,7 @@ impl Network {
         let end = |name: &str, netns: &NetNs, station: u8| {
             let addr = |text: String, prefix_len| (text.parse().unwrap(), prefix_len);
             let addresses = [addr(format!("10.88.{n}.{station}"), 24), addr(format!("fd88:{n}::{station}"), 64)];
-            common::end(&format!("{name}{n}"), netns, mac(n, station), &addresses)
+            crate::common::end(&format!("{name}{n}"), netns, mac(n, station), &addresses)
         };
         let ends = (end("host", &ns, 2), end("router", &router_ns, 1));
         let (host, gateway) = engine.add_link(&LinkConfig::default(), ends.0, ends.1).unwrap();

@@ -1,18 +1,17 @@
 //! What a link and a name space do besides delivering: neighbours, echo, coalescing, and counting what is lost.
 
-mod common;
-
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use common::frames::{checksum, ip_head, pseudo_checksum};
-use common::modes::{Mode, echo, round_trips, stop};
-use common::{
-    PATIENCE, PEER_MAC, PEER_V4, PEER_V6, Pair, TESTED_MAC, TESTED_V4, TESTED_V6, bound, eventually, stats_of, v4, v6,
-};
 use napier_runtime::device::{Coalesce, LinkConfig};
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
+
+use crate::common::frames::{checksum, ip_head, pseudo_checksum};
+use crate::common::modes::{Mode, echo, round_trips, stop};
+use crate::common::{
+    PATIENCE, PEER_MAC, PEER_V4, PEER_V6, Pair, TESTED_MAC, TESTED_V4, TESTED_V6, bound, eventually, stats_of, v4, v6,
+};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;

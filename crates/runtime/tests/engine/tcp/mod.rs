@@ -1,8 +1,5 @@
 //! TCP end to end: both ends are name spaces of one engine, joined by a link.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod again;
 mod close;
 mod echo;
@@ -17,9 +14,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
-use common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::socket::{NetNs, TcpListener, TcpStream};
+
+use crate::common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
 
 /// Where servers listen: over IPv4 and over IPv6.
 fn servers(port: u16) -> [SocketAddr; 2] {

@@ -1,8 +1,5 @@
 //! Plans put into force on the engine, and taken back.
 
-mod common;
-
-use common::{Pair, TESTED_V4, v4};
 use napier_core::sockopt::BusyOption;
 use napier_runtime::control::plan::{Place, Plan, Write, apply, put_back};
 use napier_runtime::control::{DevSetting, DevSettings, Errno, NapiChange, NapiInfo, NapiSetError, ThreadedSetting};
@@ -10,6 +7,8 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::{EngineSink, EngineWriteError};
 use napier_runtime::event::{EpollParams, EventContext};
 use napier_runtime::socket::{SocketOption, UdpSocket};
+
+use crate::common::{Pair, TESTED_V4, v4};
 
 fn span(us: u64) -> napier_core::time::Span {
     napier_core::time::Span::from_us(us)

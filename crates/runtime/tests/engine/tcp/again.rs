@@ -5,10 +5,10 @@ use std::time::Duration;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::{TcpListener, TcpStream};
 
+use super::hostile::{ACK, SYN, inject, segment};
+use super::{clients, errno, link, servers};
 use crate::common::frames::ETH;
 use crate::common::{PATIENCE, PEER_MAC, TESTED_MAC, eventually};
-use crate::hostile::{ACK, SYN, inject, segment};
-use crate::{clients, errno, link, servers};
 
 /// A client with its own idea of TCP connects, and is gone without a word. From the same port another connects.
 #[test]

@@ -7,8 +7,8 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::socket::TcpListener;
 use napier_runtime::tx::{QdiscConfig, TxVariant};
 
+use super::{echo, join, servers};
 use crate::common::Pair;
-use crate::{echo, join, servers};
 
 const CONNECTIONS: usize = 4;
 const ROUNDS: usize = 150;

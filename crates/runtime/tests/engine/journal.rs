@@ -1,7 +1,5 @@
 //! A threaded run and the rules come to the same decisions.
 
-mod common;
-#[path = "journal/replay.rs"]
 mod replay;
 
 use std::collections::BTreeMap;
@@ -10,8 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::modes::{Mode, echo, round_trips, stop};
-use common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
 use napier_core::completion::Completed;
 use napier_core::state::State;
 use napier_core::time::Span;
@@ -20,7 +16,10 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::Engine;
 use napier_runtime::journal::{Event, Journal, Record, Rule};
 use napier_runtime::socket::{SocketOption, UdpSocket};
-use replay::replay;
+
+use self::replay::replay;
+use crate::common::modes::{Mode, echo, round_trips, stop};
+use crate::common::{PEER_V4, Pair, TESTED_V4, eventually, v4};
 
 const ROOM: usize = 2_000_000;
 

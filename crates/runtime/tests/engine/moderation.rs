@@ -1,17 +1,16 @@
 //! Interrupts that are held back, and interrupts that busy polling makes needless.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::modes::{Mode, echo, round_trips, stop};
-use common::{PEER_V4, Pair, TESTED_V4, bound, eventually, stats_of, v4};
 use napier_core::context::PollContext;
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{Coalesce, LinkConfig};
 use napier_runtime::socket::{SocketOption, UdpSocket};
+
+use crate::common::modes::{Mode, echo, round_trips, stop};
+use crate::common::{PEER_V4, Pair, TESTED_V4, bound, eventually, stats_of, v4};
 
 fn adaptive(pair: &Pair) {
     for device in [&pair.tested, &pair.peer] {

@@ -1,15 +1,11 @@
 //! Every way of receiving delivers everything, and any of them can be changed for any other while traffic flows.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
-use common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, bound, eventually, stats_of, v4, v6};
 use napier_runtime::available_cpus;
 use napier_runtime::control::NapiSet;
 use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, LinkConfig, PollContext};
@@ -17,6 +13,9 @@ use napier_runtime::engine::Engine;
 use napier_runtime::event::{EventContext, Interest};
 use napier_runtime::raw::{RawBusyPoll, RawPoller, RawPort};
 use napier_runtime::socket::UdpSocket;
+
+use crate::common::modes::{Mode, echo, echo_blocking, echo_by_events, echo_raw, round_trips, stop};
+use crate::common::{Dice, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, bound, eventually, stats_of, v4, v6};
 
 const COUNT: usize = 400;
 const WINDOW: usize = 32;
@@ -251,7 +250,7 @@ fn modes_change_under_frames() {
 fn trickle(engine: &Engine, cpu: usize, end: &Arc<AtomicBool>) -> ([JoinHandle<()>; 2], Arc<AtomicU64>) {
     let config = |last: u8| EndConfig {
         irq_cpus: vec![cpu],
-        ..common::end(&format!("trickle{last}"), &engine.namespace(), [2, 0, 0, 0x78, 0, last], &[])
+        ..crate::common::end(&format!("trickle{last}"), &engine.namespace(), [2, 0, 0, 0x78, 0, last], &[])
     };
     let (source, sink) = engine.add_link(&LinkConfig::default(), config(1), config(2)).unwrap();
     let (from, to) = (RawPort::bind(&source, 0).unwrap(), RawPort::bind(&sink, 0).unwrap());

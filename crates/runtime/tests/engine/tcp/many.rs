@@ -6,8 +6,8 @@ use std::io::Read;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{TcpListener, TcpStream};
 
+use super::{link, servers};
 use crate::common::{PATIENCE, eventually};
-use crate::{link, servers};
 
 const CONNECTIONS: usize = 10_000;
 

@@ -1,14 +1,13 @@
 //! Devices that cannot be: refused in words, with nothing left changed. And frames that are small, which can.
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 
-use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, bound, end, v4};
 use napier_runtime::device::{AddDeviceError, AddLinkError, DeviceHandle, LinkConfig, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::{DeviceError, NetNs, TcpListener, TcpStream, UdpSocket};
+
+use crate::common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, bound, end, v4};
 
 fn link(
     engine: &Engine,
