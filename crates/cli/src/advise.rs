@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, anyhow, bail};
 use napier_kv::service::Service;
 use napier_lab::advise::{self, Advice, Effort, Goal, Verdict, Workload};
-use napier_lab::calibrate::{self, Comparison, Wakeups};
 use napier_lab::html::advise_page;
 use napier_lab::loads::Load;
+use napier_lab::machines::{self, MachineFile};
 use napier_lab::modes::Mode;
-use napier_lab::plan::{self, MachineFile};
 use napier_lab::subject::Backend;
 use napier_linux::process::this_program;
+use napier_research::calibrate::{self, Comparison, Wakeups};
 
 use crate::output::PageFile;
 
@@ -215,7 +215,7 @@ fn machine(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result<Machin
     match &args.from {
         Some(file) => fitted(read(file)?),
         None if args.measure => fitted(measure(args)?),
-        None => plan::server_named(&args.machine).map_err(|error| crate::Usage(error.into()).into()),
+        None => machines::server_named(&args.machine).map_err(|error| crate::Usage(error.into()).into()),
     }
 }
 

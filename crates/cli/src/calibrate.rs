@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow, bail};
-use napier_lab::calibrate::{self, Calibrated, Comparison, Depth, Wakeups};
 use napier_lab::loads::Load;
-use napier_lab::plan;
+use napier_lab::machines;
 use napier_lab::subject::Backend;
+use napier_research::calibrate::{self, Calibrated, Comparison, Depth, Wakeups};
 
 /// Options of `napier sim calibrate`.
 #[derive(clap::Args)]
@@ -101,7 +101,7 @@ pub(crate) fn fitted(
     jobs: Option<u16>,
     interrupted: &AtomicBool,
 ) -> anyhow::Result<Calibrated> {
-    let start = plan::server_named(start).map_err(|error| crate::Usage(error.into()))?;
+    let start = machines::server_named(start).map_err(|error| crate::Usage(error.into()))?;
     if comparison.rows.iter().all(|row| held_back.contains(&row.load)) {
         let error = anyhow!("all loads are held back, and none is left to fit to: compare several loads");
         return Err(crate::Usage(error).into());

@@ -17,8 +17,8 @@ use napier_lab::applied::Coalesce;
 use napier_lab::compare::{AskedModes, CompareConfig, OnConfig, ProgramConfig, SimConfig, Speaks, compare};
 use napier_lab::device::{Device, XdpWay};
 use napier_lab::loads::Load;
+use napier_lab::machines;
 use napier_lab::modes::{self, Mode};
-use napier_lab::plan;
 use napier_lab::report::{Outcome, Report, hdrlog};
 use napier_lab::subject::Backend;
 
@@ -185,7 +185,7 @@ impl CompareArgs {
             }
         }
         let name = self.machine.clone().unwrap_or_else(|| crate::advise::MACHINE.to_owned());
-        let machine = plan::server_named(&name)?;
+        let machine = machines::server_named(&name)?;
         Ok(Some(SimConfig { name, machine, jobs: crate::jobs::threads(None)? }))
     }
 

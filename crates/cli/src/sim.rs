@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use napier_lab::farm::{self, Campaign};
 use napier_lab::html::plan_page;
 use napier_lab::modes::Mode;
-use napier_lab::plan;
-use napier_lab::transmit::{self, Experiment, Path, published};
+use napier_research::farm::{self, Campaign};
+use napier_research::plan;
+use napier_research::transmit::{self, Experiment, Path, published};
 
 use crate::output::{page_target, write};
 use crate::progress::{self, Doing, shown_in};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use napier_lab::modes::Mode;
-use napier_lab::timeline::{self, Timeline};
+use napier_research::timeline::{self, Timeline};
 
 /// Options of `napier sim timeline`.
 #[derive(clap::Args)]

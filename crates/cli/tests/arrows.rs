@@ -41,6 +41,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "napier-research",
+        &["napier-core", "napier-kv", "napier-lab", "napier-linux", "napier-rng", "napier-scenario", "napier-sim"],
+    ),
+    (
         "napier",
         &[
             "napier-rng",
@@ -56,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-linux",
             "napier-lab",
             "napier-verdict",
+            "napier-research",
         ],
     ),
 ];

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 mod mdbook;
 
 use napier_lab::modes::Mode;
-use napier_lab::timeline::{self, Timeline};
+use napier_research::timeline::{self, Timeline};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the project's folder")

@@ -3,42 +3,46 @@
 //! Read in this order: [`modes`] (what a mode name means), [`loads`] (what is offered, and in which order the cells of
 //! an experiment run), [`stats`] (what is made of the replies) and [`report`] (what the reader gets). The workload is
 //! `napier_kv`. Nothing in these modules reads a clock or starts a thread; [`compare`] and [`mod@bench`] do, with the engine.
-//! [`transmit`] carries out a published experiment in virtual time, and [`timeline`] draws modes. [`serve`] and [`load`] run
-//! its server and its load generator for programs of others, on the sockets of the engine or the kernel.
+//! [`serve`] and [`load`] run its server and its load generator for programs of others, on the sockets of the engine or the kernel.
+//! [`machines`] are what predictions are made on. Published experiments are carried out by the crate `napier-research`.
 
 pub mod advise;
 pub mod agent;
 pub mod applied;
 mod apply;
 pub mod bench;
-pub mod calibrate;
 pub mod compare;
 pub mod cpus;
 pub mod device;
-pub mod farm;
 pub mod host;
 pub mod html;
 pub mod limits;
 pub mod load;
 pub mod loads;
+pub mod machines;
 pub mod modes;
 mod offer;
 mod pair;
-mod parallel;
-pub mod plan;
+pub mod parallel;
 pub mod report;
 mod roll_call;
 pub mod serve;
 pub mod shown;
 pub mod stats;
 pub mod subject;
-mod suggest;
-pub mod timeline;
-pub mod transmit;
-mod wrap;
+pub mod suggest;
+pub mod wrap;
 
 /// Moved to [`applied`].
 #[deprecated(since = "0.3.0", note = "it is `applied`")]
 pub mod in_force {
     pub use crate::applied::{Applied as InForce, COALESCING, Coalesce, XDP, coalesce, coalescing, of, xdp};
+}
+
+/// Moved to [`machines`]; what carries out plans is in the crate `napier-research`.
+#[deprecated(since = "0.3.0", note = "it is `machines`, and `napier_research::plan`")]
+pub mod plan {
+    pub use crate::machines::{
+        Client, Distrust, ERROR_MAX_PCT, KnownError, MachineFile, Off, Origin, Parameter, Wire, server_named,
+    };
 }

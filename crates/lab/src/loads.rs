@@ -155,7 +155,8 @@ impl Load {
     }
 
     /// As the column of a table has it: as [`Display`](fmt::Display), but a closed loop is called what it is.
-    pub(crate) fn column(self) -> String {
+    #[must_use]
+    pub fn column(self) -> String {
         match self {
             Self::Max => "closed".to_owned(),
             Self::Rps(_) => self.to_string(),

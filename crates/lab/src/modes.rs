@@ -243,7 +243,8 @@ impl Mode {
     }
 
     /// Whether a thread polls, of its own or of a pool.
-    pub(crate) fn is_threaded(self) -> bool {
+    #[must_use]
+    pub fn is_threaded(self) -> bool {
         self.plan().changes().any(|change| match change {
             NapiChange::Threaded(setting) => setting != ThreadedSetting::Disabled,
             _ => false,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Does `work` for each item on `jobs` threads; the results are in the order of the items, `None` for those that were not begun when
 /// `stop` was set. `progress` is called with items that are done and items in all.
-pub(crate) fn in_parallel<T: Sync, R: Send>(
+pub fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,
     stop: &AtomicBool,

@@ -7,7 +7,7 @@ const ALIKE: f64 = 0.7;
 ///
 /// A name that ends in a number stands for all numbers: digits at the end of what was given are kept.
 #[must_use]
-pub(crate) fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let given = given.to_lowercase();
     let (word, number) = given.split_at(given.trim_end_matches(|c: char| c.is_ascii_digit()).len());
     let number = number.trim_start_matches('0');

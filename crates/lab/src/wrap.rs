@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 /// Words after `start`, broken before column `width`; further lines begin below the first word.
-pub(crate) fn wrapped(start: &str, words: &str, width: usize) -> String {
+#[must_use]
+pub fn wrapped(start: &str, words: &str, width: usize) -> String {
     let indent = if start.is_empty() || start.ends_with(' ') { start.len() } else { start.len() + 1 };
     let mut text = String::from(start);
     let mut column = start.len();
@@ -24,7 +25,8 @@ pub(crate) fn wrapped(start: &str, words: &str, width: usize) -> String {
 }
 
 /// `1 queue`, `2 queues`.
-pub(crate) fn counted<N: std::fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+#[must_use]
+pub fn counted<N: std::fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
     if count == N::from(1) { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 

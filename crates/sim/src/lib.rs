@@ -1,5 +1,4 @@
 //! The NAPI rules under virtual time: virtual CPUs, NICs and programs, and the farm of seeds.
 
-pub mod contention;
 pub mod farm;
 pub mod machine;

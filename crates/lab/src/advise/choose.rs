@@ -190,7 +190,8 @@ impl Rows<'_> {
 /// With a target for p99: the cheapest mode that keeps it. With a bound for CPU alone: the lowest p99 within it. With neither: the
 /// cheapest mode whose p99 is within a quarter of the lowest. A mode that does what is wanted however far predictions are off goes
 /// before others; `base` goes before what differs from it by less than that.
-pub(crate) fn choose(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted]) -> Choice {
+#[must_use]
+pub fn choose(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted]) -> Choice {
     let rows = Rows { goal, rows, at_peak };
     rows.choice(rows.chosen())
 }

@@ -9,7 +9,10 @@ use super::text::{commands, sentence};
 use super::{Advice, Predicted, Verdict};
 
 /// Names as their text.
-pub(crate) fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// Those of the serializer.
+pub fn as_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 

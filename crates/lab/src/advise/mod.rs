@@ -17,20 +17,18 @@ use std::sync::atomic::AtomicBool;
 
 use napier_kv::service::Service;
 
+use crate::machines::{KnownError, MachineFile};
 use crate::modes::Mode;
-use crate::plan::{KnownError, MachineFile};
 
-pub(crate) use choose::choose;
-pub use choose::{Choice, Goal, Verdict, frontier};
-pub(crate) use json::as_text;
-pub use json::json;
-pub use predict::{BySeed, MODES, Predicted, swept, why_not};
+pub use choose::{Choice, Goal, Verdict, choose, frontier};
+pub use json::{as_text, json};
+pub use predict::{BySeed, Extent, MODES, Predicted, Ran, percentile_us, simulate, swept, why_not};
 pub use sensitivity::{Effect, Flip, look_for_flips};
 pub use text::{answer, commands, flips, text};
 
 pub(crate) use text::{certainty, whose};
 
-pub(crate) use predict::{Extent, REQUESTS, Ran, is_sustained, percentile_us, simulate};
+pub(crate) use predict::{REQUESTS, is_sustained};
 
 /// What is asked of a server.
 #[derive(Clone, PartialEq, Debug)]
@@ -117,7 +115,7 @@ pub fn advise(
     let (rows, at_peak) = predict::at_rate_and_peak(machine, workload, modes, effort, stop, progress)?;
     let seeds = effort.seeds;
     let (choice, agreeing) = choose::choose_by_most(goal, &rows, &at_peak, seeds);
-    let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::plan::Origin::Fitted).count();
+    let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::machines::Origin::Fitted).count();
     let mut advice = Advice {
         machine: machine.title.clone(),
         parameters: (machine.parameters.len(), fitted),

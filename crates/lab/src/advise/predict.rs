@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{AdviseError, Effort, Workload};
 use crate::loads::Load;
+use crate::machines::{KnownError, MachineFile, clients_of, core_of};
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
-use crate::plan::{KnownError, MachineFile, clients_of, core_of};
 
 /// What is swept if no modes are given: every mode of a server that waits in an event context, and their time-outs.
 pub const MODES: &str = "base,defer10,defer20,defer50,defer100,defer200,napibusy,fullbusy,suspend0,suspend10,suspend20,\
@@ -43,7 +43,7 @@ pub fn swept(workload: &Workload) -> Vec<Mode> {
 
 /// How long a run is.
 #[derive(Copy, Clone, Debug)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// About so many requests, within bounds; the closed loop takes the shortest time.
     Requests(u64),
     /// So long, within the same bounds.
@@ -69,7 +69,8 @@ pub fn why_not(mode: Mode) -> Option<String> {
 }
 
 /// A run of a queue and what belongs to it: a mode at a load over all queues. `None`: it was told to stop.
-pub(crate) fn simulate(
+#[must_use]
+pub fn simulate(
     machine: &MachineFile,
     workload: &Workload,
     load: Load,
@@ -206,15 +207,18 @@ pub(super) fn predict(
 }
 
 /// What a run of a queue says, over so many queues. Latencies count from when a request was due.
-pub(crate) struct Ran {
-    pub(crate) achieved_rps: f64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) cpu_pct: f64,
+#[expect(missing_docs, reason = "the unit stands last in the name")]
+pub struct Ran {
+    pub achieved_rps: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub cpu_pct: f64,
 }
 
 impl Ran {
-    pub(crate) fn of(run: &Figures, queues: u16) -> Self {
+    /// Of a run of one queue.
+    #[must_use]
+    pub fn of(run: &Figures, queues: u16) -> Self {
         let mut latency = run.from_due_ns.clone();
         latency.sort_unstable();
         let ns = run.measured.ns as f64;
@@ -276,6 +280,7 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures], known: &K
 }
 
 /// Of latencies in order; without any it is endless, for nothing was answered.
-pub(crate) fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
+#[must_use]
+pub fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
     sorted_ns.get(sorted_ns.len() * percent / 100).map_or(f64::INFINITY, |ns| *ns as f64 / 1000.0)
 }

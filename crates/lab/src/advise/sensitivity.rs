@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::choose::{Choice, Goal, choose, choose_by_most};
 use super::predict::{Predicted, at_rate_and_peak};
 use super::{Advice, AdviseError, Effort};
+use crate::machines::MachineFile;
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
-use crate::plan::MachineFile;
 
 /// Modes beside the choice that are run again: those that would be chosen without it, one after the other.
 const RIVALS: usize = 3;

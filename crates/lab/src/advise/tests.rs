@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 use super::choose::{choose, choose_by_most};
 use super::predict::{BySeed, predict};
 use super::*;
-use crate::plan::server_named;
+use crate::machines::server_named;
 
 fn row(mode: &str, p99_us: f64, cpu_pct: f64) -> Predicted {
     let one = BySeed { achieved_rps: 1000.0, sustained: true, p99_us, cpu_pct };

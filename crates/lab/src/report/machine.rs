@@ -49,7 +49,8 @@ impl MachineUse {
     }
 
     /// The same for rows of which the lowest p99 is so long, in us.
-    pub(crate) fn taken_from(&self, lowest_us: f64) -> Option<String> {
+    #[must_use]
+    pub fn taken_from(&self, lowest_us: f64) -> Option<String> {
         let waited = self.client_waited_ms_per_s.unwrap_or(0.0);
         if Self::is_crowded(self.others_pct) {
             Some(format!("others took {:.0} % of the CPUs", self.others_pct))

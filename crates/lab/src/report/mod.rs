@@ -20,8 +20,7 @@ pub(crate) mod verdict;
 
 pub use decided::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, Metric, PairVerdict};
 pub use machine::MachineUse;
-pub use power::PowerHistogram;
-pub(crate) use power::range;
+pub use power::{PowerHistogram, range};
 pub use transmit::{CpuTimes, CpuUse, LockWaits};
 
 use std::collections::BTreeMap;

@@ -49,7 +49,8 @@ impl fmt::Display for PowerHistogram {
 }
 
 /// The values from a power of two up to the next, as bpftrace writes them.
-pub(crate) fn range(power: u32) -> String {
+#[must_use]
+pub fn range(power: u32) -> String {
     let bound = |power: u32| match power {
         0..10 => (1_u64 << power).to_string(),
         10..20 => format!("{}K", 1_u64 << (power - 10)),

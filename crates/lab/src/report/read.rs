@@ -15,7 +15,7 @@ use crate::stats::{Measured, RowFigures, Spread};
 use crate::subject::{Backend, Subject};
 
 /// Largest file that is read, in bytes: a comparison of all modes at seven loads has about one million.
-pub(crate) const BYTES_MAX: u64 = 64 << 20;
+pub const BYTES_MAX: u64 = 64 << 20;
 
 /// Most rows: ten loads of all modes on three backends are 360.
 const ROWS_MAX: usize = 5000;

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::advise::Workload;
+use crate::machines::server_named;
 use crate::modes::Mode;
-use crate::plan::server_named;
 
 fn config(modes: &str, loads: &[Load]) -> CompareConfig {
     CompareConfig {
