@@ -19,7 +19,7 @@ use super::ends::{Ends, Tested};
 use super::kernel::counters;
 use super::kernel::on::Arrived;
 use super::kernel::program::AppliedToProgram;
-use super::meter::{CaseResult, Crew, Meter, Snapshot};
+use super::meter::{CaseResult, Meter, Snapshot};
 use super::server::{Common, WorkerMode, WorkerSetup, run_worker};
 use super::workload::{OfferedLoad, Workload};
 use crate::cpus::CpuLayout;
@@ -54,7 +54,6 @@ struct Bench<'a> {
     cpus: &'a CpuLayout,
     ends: Ends,
     stop: Stop,
-    crew: Crew,
 }
 
 /// Runs one mode at one load.
@@ -68,7 +67,7 @@ pub(crate) fn run_case(
     let plan = subject.mode.plan();
     workload.server.restart_service();
     let ends = Ends::new(workload, subject, &plan, cpus, load, interrupted)?;
-    let mut bench = Bench { workload, cpus, ends, stop: Stop::new()?, crew: Crew::default() };
+    let mut bench = Bench { workload, cpus, ends, stop: Stop::new()? };
     let _showing = workload.shown.set(&bench.ends.engine);
     let result = bench.run(&plan, load, interrupted)?;
     bench.ends.put_back().context("another program changed what the mode is made of during the run, or")?;
@@ -131,7 +130,6 @@ impl Bench<'_> {
 
     /// A worker, from start to end.
     fn work(&self, index: usize, plan: &Plan, ready: Ready) -> anyhow::Result<()> {
-        self.crew.join();
         let (engine, cpu, proto) = (&self.ends.engine, self.cpus.workers[index], self.workload.proto);
         let common = Common { server: self.workload.server.clone(), index, stop: self.stop.flag.clone(), ready };
         match (&self.ends.tested, proto) {
@@ -155,7 +153,7 @@ impl Bench<'_> {
     }
 
     fn meter(&self) -> Meter<'_> {
-        Meter { workload: self.workload, cpus: self.cpus, ends: &self.ends, crew: &self.crew }
+        Meter { workload: self.workload, cpus: self.cpus, ends: &self.ends }
     }
 
     fn drive(&self, load: OfferedLoad, interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {

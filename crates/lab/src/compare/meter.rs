@@ -1,6 +1,5 @@
 //! What is read at the beginning and at the end of a measured time, and what lies between.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use napier_kv::load::plan::{Measured, nanos};
@@ -17,6 +16,9 @@ use super::workload::Workload;
 use crate::applied::Applied;
 use crate::cpus::CpuLayout;
 use crate::stats::CoreUse;
+
+/// What sampling may add to the time that others had of one CPU: two ticks of 10 ms, about three standard deviations of a slice.
+const SAMPLING: Duration = Duration::from_millis(20);
 
 /// What one run measured.
 #[derive(Clone, Debug)]
@@ -63,46 +65,7 @@ pub(super) struct Snapshot {
     waits_with_events: u64,
     events: u64,
     run_delay: Option<Duration>,
-    crew: Option<Scheduled>,
     outside: Outside,
-}
-
-/// The threads of our own server, by their ids.
-#[derive(Debug, Default)]
-pub(super) struct Crew(Mutex<Vec<i32>>);
-
-/// CPU time of some threads, and the time that they could have run and had no CPU (`proc_pid_schedstat(5)`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Scheduled {
-    cpu: Duration,
-    waited: Duration,
-}
-
-impl Crew {
-    /// The calling thread is one of them.
-    pub(super) fn join(&self) {
-        self.0.lock().expect("no thread panics with it").push(rustix::thread::gettid().as_raw_nonzero().get());
-    }
-
-    /// `None` if there are none here, or the kernel does not tell.
-    fn scheduled(&self) -> Option<Scheduled> {
-        let mut all = Scheduled::default();
-        let threads = self.0.lock().expect("no thread panics with it");
-        for thread in threads.iter() {
-            let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-            let mut fields = stat.split_whitespace().map(|field| field.parse().map(Duration::from_nanos));
-            let (Some(Ok(cpu)), Some(Ok(waited))) = (fields.next(), fields.next()) else { return None };
-            all.cpu += cpu;
-            all.waited += waited;
-        }
-        (!threads.is_empty()).then_some(all)
-    }
-}
-
-impl Scheduled {
-    fn since(self, earlier: Self) -> Self {
-        Self { cpu: self.cpu.saturating_sub(earlier.cpu), waited: self.waited.saturating_sub(earlier.waited) }
-    }
 }
 
 impl CaseResult {
@@ -137,7 +100,6 @@ pub(super) struct Meter<'a> {
     pub(super) workload: &'a Workload,
     pub(super) cpus: &'a CpuLayout,
     pub(super) ends: &'a Ends,
-    pub(super) crew: &'a Crew,
 }
 
 impl Meter<'_> {
@@ -160,7 +122,6 @@ impl Meter<'_> {
             waits_with_events: counted.waits_with_events,
             events: counted.events,
             run_delay: self.run_delay(),
-            crew: self.crew.scheduled(),
             outside: Outside::read(&self.workload.watched(self.cpus), program_cpu)?,
         })
     }
@@ -188,7 +149,6 @@ impl Meter<'_> {
         let spin = napi.map(|napi| Duration::from_secs_f64(napi.spin_ticks as f64 / ticks_per_us / 1e6));
         let outside = end.outside.since(&begin.outside, elapsed, self.workload.watched(self.cpus).len());
         let run_delay = end.run_delay.zip(begin.run_delay).map(|(end, begin)| end.saturating_sub(begin));
-        let crew = end.crew.zip(begin.crew).map(|(end, begin)| end.since(begin));
         CaseResult {
             measured,
             seconds: elapsed.as_secs_f64(),
@@ -206,33 +166,23 @@ impl Meter<'_> {
             events: end.events - begin.events,
             in_force: self.ends.in_force(),
             fifo: engine.softirq_stats().iter().all(|cpu| cpu.fifo),
-            beside: self.beside(&outside, run_delay, crew, cpu_total, paused_ns),
+            beside: self.beside(&outside, paused_ns),
             outside,
             run_delay,
         }
     }
 
     /// What the machine did beside one run, as it is judged whether the run counts.
-    fn beside(
-        &self,
-        outside: &Outside,
-        softirq_waited: Option<Duration>,
-        crew: Option<Scheduled>,
-        server_cpu: Duration,
-        paused_ns: u64,
-    ) -> Beside {
-        // A thread of the server waits for another one of its own no longer than that one runs; the rest was taken by others.
-        let server_waited = crew.map(|crew| {
-            let others_of_server = server_cpu.saturating_sub(crew.cpu);
-            let workers = crew.waited.saturating_sub(others_of_server);
-            workers.max(softirq_waited.unwrap_or_default().saturating_sub(crew.cpu))
-        });
+    fn beside(&self, outside: &Outside, paused_ns: u64) -> Beside {
+        let cpus = u32::try_from(self.workload.watched(self.cpus).len()).expect("CPUs are few");
         let has_client = !matches!(&*self.workload.place, Testbed::Memif | Testbed::On(_));
         Beside {
-            others_ns: Some(nanos(outside.others())),
+            // What is certain of it: the kernel samples who has a CPU, and in a slice it does so some twenty times.
+            others_ns: Some(nanos(outside.others().saturating_sub(SAMPLING * cpus))),
             stolen_ns: Some(nanos(outside.stolen())),
             client_waited_ns: has_client.then(|| nanos(outside.waited())),
-            server_waited_ns: server_waited.map(nanos),
+            // A server waits each time that it is woken, which is the mode's own; what else it waits for cannot be told from that.
+            server_waited_ns: None,
             pause_ns: has_client.then_some(paused_ns),
         }
     }

@@ -24,7 +24,7 @@ use napier_runtime::event::UserEvent;
 
 use super::addresses::{CLIENT_THREAD, SERVER, WORKER_THREADS};
 use super::ends::{Ends, Tested};
-use super::meter::{CaseResult, Crew, Meter};
+use super::meter::{CaseResult, Meter};
 use super::place::Testbed;
 use super::server::{Common, WorkerMode, WorkerSetup, run_worker};
 use super::workload::{OfferedLoad, Workload};
@@ -79,7 +79,6 @@ struct Shared {
     /// Of the modes that need most.
     cpus: CpuLayout,
     ends: Ends,
-    crew: Crew,
     mode: Arc<WorkerMode>,
     stop_workers: Arc<UserEvent>,
     stopping: Arc<AtomicBool>,
@@ -123,7 +122,6 @@ impl Stand {
             workload: workload.clone(),
             cpus,
             ends,
-            crew: Crew::default(),
             mode: WorkerMode::new(plan),
             stop_workers: Arc::new(UserEvent::new()),
             stopping: Arc::default(),
@@ -232,7 +230,6 @@ fn window(measure: Duration) -> Window {
 
 impl Shared {
     fn work(&self, index: usize, ready: Ready) -> anyhow::Result<()> {
-        self.crew.join();
         let Tested::Engine { netns, .. } = &self.ends.tested else { unreachable!("it holds the engine's rows alone") };
         run_worker(WorkerSetup {
             common: Common { server: self.workload.server.clone(), index, stop: self.stopping.clone(), ready },
@@ -269,7 +266,7 @@ impl Shared {
     }
 
     fn measure(&self, generator: &mut Generator<impl Wire>, task: &SliceTask) -> anyhow::Result<CaseResult> {
-        let meter = Meter { workload: &self.workload, cpus: &self.cpus, ends: &self.ends, crew: &self.crew };
+        let meter = Meter { workload: &self.workload, cpus: &self.cpus, ends: &self.ends };
         let mut edges = Vec::with_capacity(2);
         generator.plan = plan(&self.workload.profile, Proto::Udp, task.pace);
         let on_edge = &mut |_| edges.push(meter.snapshot());
