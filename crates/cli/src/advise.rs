@@ -17,6 +17,7 @@ use napier_linux::process::this_program;
 use napier_research::calibrate::{self, Comparison, Wakeups};
 
 use crate::output::PageFile;
+use crate::units;
 
 /// What is compared before a machine is fitted: one mode of each kind.
 const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
@@ -28,16 +29,16 @@ pub(crate) const MACHINE: &str = "epyc-7662-cx5";
 #[derive(clap::Args)]
 pub(crate) struct AdviseArgs {
     /// Requests per second over all queues, such as 120k
-    #[arg(long, value_name = "RPS", value_parser = rate, required_unless_present = "judge")]
+    #[arg(long, alias = "load", value_name = "RATE", value_parser = units::rate, required_unless_present = "judge")]
     rate: Option<u64>,
 
     /// The highest rate that must be sustained too
-    #[arg(long, value_name = "RPS", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
     peak: Option<u64>,
 
-    /// Time that each request takes the program beside what the machine file says: such as 6us, exp:6us (exponential with that
+    /// Time that each request takes the program beside what the machine file says, in us or with a unit: such as 6us, exp:6us (exponential with that
     /// mean) or hist:FILE (lines of a time and its weight)
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "TIME")]
     service: Option<String>,
 
     /// Queues, each with a CPU and a thread of the server
@@ -49,18 +50,18 @@ pub(crate) struct AdviseArgs {
     connections: u16,
 
     /// CPUs for the server; a thread that polls for ever takes one per queue beside the server's [default: as many as queues]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long = "server-cpus", alias = "cpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     cpus: Option<u16>,
 
-    /// 99 % of the answers are to come within so many us of when they were due
-    #[arg(long, value_name = "US", value_parser = positive)]
+    /// 99 % of the answers are to come within this time of when they were due, in us or with a unit such as 1ms
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = units::microseconds_above_0)]
     p99: Option<f64>,
 
-    /// The server is to take at most so much, in % of one CPU per queue
-    #[arg(long, value_name = "PCT", value_parser = positive)]
+    /// The server is to take at most so much of one CPU per queue, in % such as 80% or 80
+    #[arg(long = "max-cpu", alias = "cpu", value_name = "SHARE", allow_negative_numbers = true, value_parser = units::percent_above_0)]
     cpu: Option<f64>,
 
-    /// A machine that comes along (epyc-7662-cx5, small-vm), or a file (docs/plans.md)
+    /// A machine that comes along (epyc-7662-cx5, small-vm, many-cpus), or a file (docs/plans.md)
     #[arg(long, value_name = "FILE|NAME", default_value = MACHINE)]
     machine: String,
 
@@ -81,7 +82,7 @@ pub(crate) struct AdviseArgs {
     modes: Option<String>,
 
     /// Runs of each mode
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    #[arg(long = "runs", alias = "seeds", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     seeds: u16,
 
     /// Do not look for what would change the choice
@@ -108,34 +109,14 @@ pub(crate) struct AdviseArgs {
     page: PageFile,
 }
 
-/// A load as `compare` takes it, but no closed loop.
-fn rate(text: &str) -> Result<u64, String> {
-    match Load::parse(text) {
-        Ok(Load::Rps(rps)) => Ok(rps),
-        Ok(Load::Max) => {
-            Err("a rate is expected, such as 120k: what is asked in a closed loop is no workload".to_owned())
-        }
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "a number above 0 is expected".to_owned())
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let usage = |error: anyhow::Error| crate::Usage(error);
     if let Some(files) = &args.judge {
         return judge(args, files, interrupted);
     }
-    let service: Option<Service> = args
-        .service
-        .as_deref()
-        .map(str::parse)
-        .transpose()
-        .map_err(|error: napier_kv::service::ServiceError| usage(error.into()))?;
+    let service: Option<Service> =
+        args.service.as_deref().map(units::service).transpose().map_err(|error| usage(error.into()))?;
     let workload = Workload {
         rate_rps: args.rate.expect("clap asks for it"),
         peak_rps: args.peak,
@@ -278,7 +259,10 @@ fn check(workload: &Workload) -> anyhow::Result<()> {
         return Err(anyhow!("each of {} queues needs a connection: give more --connections", workload.queues));
     }
     if workload.cpus < workload.queues {
-        return Err(anyhow!("each of {} queues needs a CPU: give more --cpus, or fewer --queues", workload.queues));
+        return Err(anyhow!(
+            "each of {} queues needs a CPU: give more --server-cpus, or fewer --queues",
+            workload.queues
+        ));
     }
     if let Some(peak) = workload.peak_rps.filter(|peak| *peak < workload.rate_rps) {
         return Err(anyhow!("the peak of {peak} requests/s is below the rate of {}", workload.rate_rps));
@@ -295,7 +279,7 @@ fn plan_modes(names: &str, workload: &Workload) -> anyhow::Result<Vec<Mode>> {
         let needed = mode.server_cpus(workload.queues.into());
         if needed > workload.cpus.into() {
             return Err(anyhow!(
-                "{mode} needs {needed} CPUs for the server, which has {}: give more --cpus",
+                "{mode} needs {needed} CPUs for the server, which has {}: give more --server-cpus",
                 workload.cpus
             ));
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use napier_kv::load::net::Proto;
 
 use crate::output::Output;
+use crate::units::{self, Bare};
 use crate::{Told, Usage};
 use anyhow::{bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -47,22 +48,22 @@ pub(crate) struct CompareArgs {
 
     /// What connects client and server; by default link, and with rows of the kernel xdp
     #[arg(long, value_name = "DEVICE", value_parser = devices())]
-    dev: Option<Device>,
+    over: Option<Device>,
 
     /// Measure the kernel's rows on this interface, with the client elsewhere (--client), in place of a veth pair. What a mode changes there
     /// is noted before, and put back
-    #[arg(long, value_name = "IF", requires = "client")]
-    on: Option<String>,
+    #[arg(long, alias = "on", value_name = "IF")]
+    dev: Option<String>,
 
-    /// With --on: where `napier load kv --agent` listens that is to be the client
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "on", requires = "secret_file")]
+    /// With --dev: where `napier load kv --agent` listens that is to be the client
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "dev", requires = "secret_file")]
     client: Option<SocketAddr>,
 
     /// With --client: a file with the secret that the agent has too
     #[arg(long, value_name = "FILE", requires = "client")]
     secret_file: Option<PathBuf>,
 
-    /// What rows of sim are predicted on: a machine that comes along (epyc-7662-cx5, small-vm), or a file (docs/plans.md)
+    /// What rows of sim are predicted on: a machine that comes along (epyc-7662-cx5, small-vm, many-cpus), or a file (docs/plans.md)
     /// [default: epyc-7662-cx5]
     #[arg(long, value_name = "FILE|NAME")]
     machine: Option<String>,
@@ -93,20 +94,24 @@ pub(crate) struct CompareArgs {
     /// Requests per second, such as 50k,100k,max,sustained; max is a closed loop with one request out per flow, sustained
     /// searches the most that each mode sustains in open loop. By default 20, 40, 60, 80 and 100 % of what base sustains, max,
     /// and sustained
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    #[arg(long, alias = "rate", value_name = "LIST", allow_hyphen_values = true)]
     load: Option<String>,
 
     /// Length of each run, warm-up not counted, in seconds or with a unit such as 500ms; by default what fits into four minutes. Of rows of sim 0.02 to 2 s of
     /// virtual time; by default what 20000 requests take
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = crate::units::seconds)]
-    seconds: Option<f64>,
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = units::run_length)]
+    seconds: Option<Duration>,
+
+    /// Time for everything, in minutes or with a unit such as 90s
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = total)]
+    minutes: Option<Duration>,
 
     /// Runs per row, interleaved over the modes
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
 
-    /// Client flows
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// Connections of the client; over UDP, sockets
+    #[arg(long = "connections", alias = "flows", value_name = "N", default_value_t = 64)]
     flows: u32,
 
     /// Queues of the server's device, each with a CPU and a worker of our own server
@@ -117,17 +122,18 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ring_size: u32,
 
-    /// Time that each request takes the server beside what the cache takes: such as 6us, exp:6us (exponential with
+    /// Time that each request takes the server beside what the cache takes, in us or with a unit: such as 6us, exp:6us (exponential with
     /// that mean) or hist:FILE (lines of a time and its weight)
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "TIME")]
     service: Option<String>,
 
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Interrupt coalescing of the engine's end under test: adaptive, off, RX_USECS or RX_USECS,RX_FRAMES
-    #[arg(long, value_name = "RULE", default_value = "adaptive")]
+    /// Interrupt coalescing of the engine's end under test: adaptive, off, a time in us or with a unit, or that and frames
+    /// such as 20us,8
+    #[arg(long, value_name = "RULE", default_value = "adaptive", value_parser = units::coalesce)]
     coalesce: Coalesce,
 
     /// How the kernel hands packets to AF_XDP devices: auto (zero copy where the driver has it), zerocopy, copy, generic
@@ -159,10 +165,31 @@ pub(crate) struct CompareArgs {
     command: Vec<String>,
 }
 
+/// Names that `--dev` had up to version 0.2, for what is `--over` now.
+const FORMER_DEVICES: [&str; 3] = ["link", "xdp", "memif"];
+
+/// The longest time for everything.
+fn total(text: &str) -> Result<Duration, String> {
+    let minutes = units::time_within(text, Bare::Minutes, 0.1..=1440.0)?;
+    Ok(Duration::from_secs_f64(minutes * 60.0))
+}
+
 impl CompareArgs {
+    /// What connects client and server, if that is said.
+    fn over(&self) -> Option<Device> {
+        let former = self.dev.as_deref().filter(|_| self.client.is_none()).filter(|dev| FORMER_DEVICES.contains(dev));
+        self.over.clone().or_else(|| Device::parse(former?))
+    }
+
     fn on(&self) -> anyhow::Result<Option<OnConfig>> {
-        let (Some(interface), Some(client), Some(file)) = (&self.on, self.client, &self.secret_file) else {
+        let Some(interface) = self.dev.as_ref().filter(|_| self.over.is_some() || self.over().is_none()) else {
             return Ok(None);
+        };
+        let (Some(client), Some(file)) = (self.client, &self.secret_file) else {
+            bail!(
+                "--dev {interface} measures the kernel's rows there, with the client on another machine: give --client ADDRESS:PORT and \
+                 --secret-file FILE (docs/compare.md); without --dev a veth pair is made for the run"
+            );
         };
         let secret = Secret::read(file).map_err(|error| anyhow::anyhow!("--secret-file: {error}"))?;
         Ok(Some(OnConfig { interface: interface.clone(), client, secret }))
@@ -175,8 +202,11 @@ impl CompareArgs {
             bail!("--machine {machine} is for rows of sim: give --backend with sim in it, such as engine,sim");
         }
         if backends == [Backend::Sim] {
-            let dev = self.dev.as_ref().map(|_| "--dev");
-            let ignored = dev.or(self.proto.map(|_| "--proto")).or(self.oversubscribe.then_some("--oversubscribe"));
+            let over = self.over().map(|_| "--over");
+            let ignored = over
+                .or(self.minutes.map(|_| "--minutes"))
+                .or(self.proto.map(|_| "--proto"))
+                .or(self.oversubscribe.then_some("--oversubscribe"));
             let ignored = ignored.or(self.metrics.map(|_| "--metrics"));
             if let Some(option) = ignored {
                 bail!(
@@ -211,7 +241,7 @@ impl CompareArgs {
             Device::Link
         };
         let mut config = CompareConfig {
-            device: self.dev.clone().unwrap_or(by_default),
+            device: self.over().unwrap_or(by_default),
             backends,
             on,
             sim,
@@ -234,7 +264,7 @@ impl CompareArgs {
             config.total = QUICK_TOTAL;
             config.runs = 2;
         }
-        config.service = self.service.as_deref().map(str::parse).transpose()?;
+        config.service = self.service.as_deref().map(units::service).transpose()?;
         if let Some(modes) = &self.modes {
             let asked = AskedModes::parse(modes)?;
             (config.modes, config.irq_modes, config.copies) = (asked.modes, asked.irq, asked.copies);
@@ -244,9 +274,9 @@ impl CompareArgs {
             config.loads = Some(if loads.is_empty() && sustained { Vec::new() } else { Load::parse_list(&loads)? });
             config.sustained = sustained;
         }
-        if let Some(seconds) = self.seconds {
-            anyhow::ensure!((0.05..=3600.0).contains(&seconds), "--seconds must be 0.05 to 3600");
-            config.run_length = Some(Duration::from_secs_f64(seconds));
+        config.run_length = self.seconds;
+        if let Some(total) = self.minutes {
+            config.total = total;
         }
         if let Some(runs) = self.runs {
             (config.rounds, config.runs) = (Some(runs), runs);

@@ -22,27 +22,19 @@ pub(crate) struct Confirm(Option<Duration>);
 /// Long enough to open another connection and to look.
 const BY_ITSELF: Duration = Duration::from_secs(60);
 /// Longer is no trial.
-const LONGEST_S: u64 = 24 * 3600;
+const LONGEST_S: f64 = 24.0 * 3600.0;
 
-/// `60s`, `2m`, `60`, `no`.
+/// `60s`, `2min`, `60`, `no`.
 pub(crate) fn confirm(text: &str) -> Result<Confirm, String> {
-    let wrong = || format!("`{text}` is no time such as 60s or 2m, or `no`");
     if text == "no" {
         return Ok(Confirm(None));
     }
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err(wrong()),
-    };
-    let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)?;
-    match seconds {
-        0 => Ok(Confirm(None)),
-        seconds if seconds > LONGEST_S => Err(format!("`{text}` is more than a day")),
-        seconds => Ok(Confirm(Some(Duration::from_secs(seconds)))),
+    let wrong = || format!("`{text}` is no time such as 60s, 2min or 60 (s), or `no`");
+    let seconds = crate::units::seconds(text).ok().filter(|seconds| *seconds >= 0.0).ok_or_else(wrong)?;
+    if seconds > LONGEST_S {
+        return Err(format!("`{text}` is more than a day; give a time such as 60s or 2min"));
     }
+    Ok(Confirm((seconds > 0.0).then(|| Duration::from_secs_f64(seconds))))
 }
 
 /// How long these lines are on trial: as asked for, or a minute if they may cut off a terminal that is elsewhere.

@@ -24,8 +24,8 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "WAY")]
     xdp: Option<XdpWay>,
 
-    /// Interrupt coalescing of the engine's device: adaptive, off or RX_USECS [default: adaptive]
-    #[arg(long, value_name = "RULE")]
+    /// Interrupt coalescing of the engine's device: adaptive, off or a time in us or with a unit [default: adaptive]
+    #[arg(long, value_name = "RULE", value_parser = crate::units::coalesce)]
     coalesce: Option<Coalesce>,
 
     /// Receive queues of the engine's device, each with a NAPI instance [default: all that an interface has; 1 for memif]
@@ -118,7 +118,7 @@ impl EngineArgs {
         };
         anyhow::ensure!(
             wrong.is_empty(),
-            "{} would be ignored with --dev {dev}: leave it away, or give --dev {whose}",
+            "{} would be ignored with --over {dev}: omit it, or give --over {whose}",
             wrong.join(", ")
         );
         Ok(())
@@ -190,7 +190,7 @@ pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) ->
         }
         Some(Device::Link) => anyhow::bail!(
             "a link has both its ends in one process, so no peer could be at the other end: `napier compare` measures a \\
-             server and its clients on a link; give --dev kernel, memif:SOCKET or xdp:INTERFACE here"
+             server and its clients on a link; give --over kernel, memif:SOCKET or xdp:INTERFACE here"
         ),
         _ => anyhow::bail!("`{dev}` is no device; give kernel, kernel:INTERFACE, memif:SOCKET or xdp:INTERFACE"),
     }

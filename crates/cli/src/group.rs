@@ -11,6 +11,7 @@ use napier_linux::change::cpu_list;
 use serde_json::{Map, Value, json};
 
 use crate::Usage;
+use crate::units::{self, Bare};
 
 /// What is done with groups of an engine.
 #[derive(Subcommand)]
@@ -85,7 +86,7 @@ struct GroupSettingsArgs {
     #[arg(long, value_name = "WORD", value_parser = policy)]
     policy: Option<Policy>,
 
-    /// How long a packet may wait before another CPU is woken, such as 10us [default of new: 10us]
+    /// How long a packet may wait before another CPU is woken, in us or with a unit such as 10us [default of new: 10us]
     #[arg(long, value_name = "TIME", value_parser = time)]
     delay_target: Option<Span>,
 
@@ -139,18 +140,11 @@ fn policy(word: &str) -> Result<Policy, String> {
     Policy::from_name(word).ok_or_else(|| format!("`{word}` is none of {words}"))
 }
 
-/// A whole number with its unit.
+/// A time, of which a bare number is in us.
 fn time(text: &str) -> Result<Span, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit_ns = match &text[digits.len()..] {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => 0,
-    };
-    let ns = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ns)).filter(|_| unit_ns > 0);
-    ns.map(Span::from_ns).ok_or_else(|| format!("`{text}` is no time such as 10us, in ns, us, ms or s"))
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds")]
+    let ns = |us: f64| (us * 1e3).round() as u64;
+    units::time_within(text, Bare::Microseconds, 0.0..=3600e6).map(|us| Span::from_ns(ns(us)))
 }
 
 /// Carries out a command of `napier group`.
@@ -324,7 +318,8 @@ mod tests {
     #[test]
     fn times_have_units() {
         assert_eq!((time("10us"), time("3ms")), (Ok(Span::from_us(10)), Ok(Span::from_ms(3))));
-        for wrong in ["10", "us", "", "-1us", "1.5us", "10 us", "99999999999999999999us", "18446744073709551615s"] {
+        assert_eq!((time("10"), time("1.5us")), (Ok(Span::from_us(10)), Ok(Span::from_ns(1500))));
+        for wrong in ["us", "", "-1us", "soon", "99999999999999999999us", "18446744073709551615s"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }

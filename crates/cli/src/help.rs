@@ -81,7 +81,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         "advise",
         &[
             ("napier advise --rate 120k --p99 250", "99 % of the answers within 250 us"),
-            ("napier advise --rate 120k --service exp:6us --queues 4 --cpus 6", "a server of four threads on six CPUs"),
+            (
+                "napier advise --rate 120k --service exp:6us --queues 4 --server-cpus 6",
+                "a server of four threads on six CPUs",
+            ),
             ("napier advise --rate 50k --measure", "on the machine that this is: measured first"),
         ],
     ),
@@ -104,9 +107,9 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "serve kv",
         &[
-            ("napier serve kv --dev kernel", "on the kernel's sockets, for any client of memcached"),
-            ("sudo napier serve kv --dev xdp:eth1 --ip 192.0.2.10/24 --resp-port 6379 --mode suspend20", "by AF_XDP"),
-            ("napier serve kv --dev memif:@napier --ip 10.0.0.1/24", "for another process, or DPDK"),
+            ("napier serve kv --over kernel", "on the kernel's sockets, for any client of memcached"),
+            ("sudo napier serve kv --over xdp:eth1 --ip 192.0.2.10/24 --resp-port 6379 --mode suspend20", "by AF_XDP"),
+            ("napier serve kv --over memif:@napier --ip 10.0.0.1/24", "for another process, or DPDK"),
         ],
     ),
     (
@@ -114,7 +117,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("napier load kv --server 192.0.2.10 --rate 50k", "open loop; late answers count from when they were due"),
             ("napier load kv --server 192.0.2.10 --format resp --depth 8", "Redis, as fast as it goes"),
-            ("napier load kv --dev memif:@napier --ip 10.0.0.2/24 --server 10.0.0.1", "over shared memory"),
+            ("napier load kv --over memif:@napier --ip 10.0.0.2/24 --server 10.0.0.1", "over shared memory"),
         ],
     ),
     (

@@ -18,6 +18,8 @@ mod host_tune;
 mod jobs;
 mod load;
 mod mode_names;
+#[cfg(test)]
+mod names_tests;
 mod output;
 mod page;
 mod progress;
@@ -116,7 +118,7 @@ enum Command {
     /// Write the manual pages, one per command
     #[command(hide = true)]
     Man(generate::Pages),
-    /// The load generator of `compare --dev memif`, which starts it.
+    /// The load generator of `compare --over memif`, which starts it.
     #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
     InternalLoad,
     /// The first process of a program that `compare` starts.
@@ -350,7 +352,7 @@ fn interface_hint(said: &str, usage: &str) -> String {
     };
     match word.filter(is_interface) {
         Some(word) if usage.contains("napier compare") => {
-            format!("; an interface to measure on is given as --on {word}, with --client")
+            format!("; an interface to measure on is given as --dev {word}, with --client")
         }
         Some(word) => format!("; an interface is given as --dev {word}"),
         None => String::new(),
@@ -384,7 +386,7 @@ mod tests {
     fn an_interface_that_stands_alone_is_told_where_it_belongs() {
         let said = "unexpected argument 'lo' found";
         assert_eq!(interface_hint(said, "Usage: napier doctor [OPTIONS]"), "; an interface is given as --dev lo");
-        assert!(interface_hint(said, "Usage: napier compare [OPTIONS]").contains("--on lo"));
+        assert!(interface_hint(said, "Usage: napier compare [OPTIONS]").contains("--dev lo, with --client"));
         for other in [
             "unexpected argument 'nosuchif0' found",
             "unexpected argument '../lo' found",

@@ -19,6 +19,7 @@ use crate::Usage;
 use crate::device::{EngineArgs, device};
 use crate::progress::Doing;
 use crate::serve::print_report;
+use crate::units;
 
 /// What is loaded.
 #[derive(Subcommand)]
@@ -34,7 +35,7 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]", required_unless_present = "agent")]
     server: Option<String>,
 
-    /// Listen there for a comparison elsewhere (`compare --on IF --client ADDRESS:PORT`), and be its client until this is
+    /// Listen there for a comparison elsewhere (`compare --dev IF --client ADDRESS:PORT`), and be its client until this is
     /// interrupted. One at a time drives it, and says what to load
     #[arg(long, value_name = "ADDRESS:PORT", requires = "secret_file", conflicts_with_all = [
         "server", "ip", "proto", "format", "rate", "connections", "depth", "keys", "value_size", "get_ratio", "seconds",
@@ -48,7 +49,7 @@ pub(crate) struct KvArgs {
 
     /// Where the generator's sockets are: kernel, or for the engine's own stack memif:SOCKET (the server in another
     /// process) or xdp:INTERFACE (an interface of the kernel, by AF_XDP)
-    #[arg(long, value_name = "DEVICE", default_value = "kernel")]
+    #[arg(long = "over", alias = "dev", value_name = "DEVICE", default_value = "kernel")]
     dev: String,
 
     /// Own address on a device of the engine, with the length of the prefix
@@ -68,7 +69,7 @@ pub(crate) struct KvArgs {
 
     /// Requests per second such as 50k, sent whatever comes back (open loop); or max, with all windows
     /// full at any time (closed loop)
-    #[arg(long, value_name = "QPS", default_value = "max", allow_negative_numbers = true, value_parser = parse_rate)]
+    #[arg(long, alias = "load", value_name = "RATE", default_value = "max", allow_negative_numbers = true, value_parser = units::load)]
     rate: Load,
 
     /// Connections
@@ -87,17 +88,17 @@ pub(crate) struct KvArgs {
     #[arg(long, value_name = "SIZE", default_value = "fb_value")]
     value_size: ValueSize,
 
-    /// Share of gets; the rest are sets
-    #[arg(long, value_name = "R", default_value_t = 0.97, allow_negative_numbers = true)]
+    /// Share of gets, from 0 to 1 or in percent such as 97%; the rest are sets
+    #[arg(long, value_name = "SHARE", default_value_t = 0.97, allow_negative_numbers = true, value_parser = units::part)]
     get_ratio: f64,
 
-    /// Length of each run in seconds
-    #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true)]
-    seconds: f64,
+    /// Length of each run, in seconds or with a unit such as 500ms
+    #[arg(long, value_name = "TIME", default_value = "5", allow_negative_numbers = true, value_parser = units::run_length)]
+    seconds: Duration,
 
-    /// Time before each run that is not counted, in seconds
-    #[arg(long, value_name = "S", default_value_t = 0.5, allow_negative_numbers = true)]
-    warmup: f64,
+    /// Time before each run that is not counted, in seconds or with a unit such as 500ms
+    #[arg(long, value_name = "TIME", default_value = "0.5", allow_negative_numbers = true, value_parser = units::warm_up)]
+    warmup: Duration,
 
     /// Runs; figures are medians over them
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -116,14 +117,8 @@ pub(crate) struct KvArgs {
     json: bool,
 }
 
-fn parse_rate(text: &str) -> Result<Load, String> {
-    Load::parse(text).map_err(|error| error.to_string())
-}
-
 impl KvArgs {
     fn config(&self) -> anyhow::Result<LoadConfig> {
-        anyhow::ensure!((0.05..=3600.0).contains(&self.seconds), "--seconds must be 0.05 to 3600");
-        anyhow::ensure!((0.0..=3600.0).contains(&self.warmup), "--warmup must be 0 to 3600");
         let port = if self.format == Format::Resp { 6379 } else { 11_211 };
         let config = LoadConfig {
             server: parse_server(self.server.as_deref().unwrap_or_default(), port)?,
@@ -135,8 +130,8 @@ impl KvArgs {
             keys: self.keys,
             value_size: self.value_size,
             get_ratio: self.get_ratio,
-            length: Duration::from_secs_f64(self.seconds),
-            warm_up: Duration::from_secs_f64(self.warmup),
+            length: self.seconds,
+            warm_up: self.warmup,
             runs: self.runs,
             seed: self.seed,
             fill: !self.no_fill,
@@ -164,7 +159,7 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
     if let (Some(at), Some(file)) = (args.agent, &args.secret_file) {
         if args.dev != "kernel" {
             return Err(
-                Usage(anyhow::anyhow!("an agent loads over the kernel's sockets: omit --dev {}", args.dev)).into()
+                Usage(anyhow::anyhow!("an agent loads over the kernel's sockets: omit --over {}", args.dev)).into()
             );
         }
         let secret = Secret::read(file).map_err(|error| Usage(anyhow::anyhow!("--secret-file: {error}")))?;
@@ -175,7 +170,7 @@ pub(crate) fn run(command: &LoadCommand, interrupted: &AtomicBool) -> anyhow::Re
     let device = device(&args.dev, ip, &args.engine, MemifRole::Client).map_err(Usage)?;
     if let (Device::Kernel { .. }, Some(_)) = (&device.device, &args.ip) {
         return Err(Usage(anyhow::anyhow!(
-            "--ip is for devices of the engine; with --dev {} the kernel chooses: leave it away",
+            "--ip is for devices of the engine; with --over {} the kernel chooses: omit it",
             args.dev
         ))
         .into());

@@ -30,7 +30,7 @@ pub(crate) enum Serve {
 pub(crate) struct KvArgs {
     /// Where its sockets are: kernel, kernel:INTERFACE (bound to that interface), or for the engine's own stack memif:SOCKET (the peer in another process) or
     /// xdp:INTERFACE (an interface of the kernel, by AF_XDP)
-    #[arg(long, value_name = "DEVICE", default_value = "kernel")]
+    #[arg(long = "over", alias = "dev", value_name = "DEVICE", default_value = "kernel")]
     dev: String,
 
     #[command(flatten)]
@@ -65,16 +65,16 @@ pub(crate) struct KvArgs {
     memory: usize,
 
     /// Connections at a time; more are refused
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long = "max-connections", alias = "connections", value_name = "N", default_value_t = 1024)]
     connections: usize,
 
-    /// Close connections that have asked for nothing for so many seconds; 0: never
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    /// Close connections that have asked for nothing for this time, in whole seconds or with a unit such as 2min; 0: never
+    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = crate::units::whole_seconds)]
     idle_timeout: u64,
 
-    /// Time that each request takes its worker beside what the cache takes: such as 6us, exp:6us (exponential with that
+    /// Time that each request takes its worker beside what the cache takes, in us or with a unit: such as 6us, exp:6us (exponential with that
     /// mean) or hist:FILE (lines of a time and its weight)
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "TIME")]
     service: Option<String>,
 
     /// Seed from which times of --service are drawn
@@ -100,12 +100,12 @@ impl KvArgs {
         let device = device(&self.dev, &self.ip, &self.engine, MemifRole::Server)?;
         anyhow::ensure!(
             !(self.no_control && matches!(device.device, Device::Kernel { .. })),
-            "--no-control would be ignored with --dev {}: there is no engine; leave it away",
+            "--no-control would be ignored with --over {}: there is no engine; omit it",
             self.dev
         );
         anyhow::ensure!(
             self.metrics.is_none() || !matches!(device.device, Device::Kernel { .. }),
-            "--metrics would have nothing to say with --dev {}: there is no engine; napier export has the kernel's figures",
+            "--metrics would have nothing to say with --over {}: there is no engine; napier export has the kernel's figures",
             self.dev
         );
         let config = ServeConfig {
@@ -116,7 +116,12 @@ impl KvArgs {
             sockperf_port: self.sockperf_port,
             mode: self.mode,
             workers: self.workers,
-            service: self.service.as_deref().map(str::parse).transpose()?.map(|service| (service, self.seed)),
+            service: self
+                .service
+                .as_deref()
+                .map(crate::units::service)
+                .transpose()?
+                .map(|service| (service, self.seed)),
             limits: Limits::new(self.memory, self.connections, self.idle_timeout)?,
             control: !self.no_control,
         };

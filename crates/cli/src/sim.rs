@@ -148,8 +148,8 @@ pub(crate) struct FarmArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     runs: u64,
 
-    /// Begin no new seed after this many seconds. The planted mistakes are looked for after that, which takes some seconds of CPU time more
-    #[arg(long, value_name = "S")]
+    /// Begin no new seed after this time, in whole seconds or with a unit such as 2min. The planted mistakes are looked for after that, which takes some seconds of CPU time more
+    #[arg(long, value_name = "TIME", value_parser = crate::units::whole_seconds)]
     seconds: Option<u64>,
 
     /// First seed: a number, or a text such as a commit, which is hashed

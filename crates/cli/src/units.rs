@@ -1,7 +1,13 @@
-//! Numbers with units, as every option takes them: a time with `ns`, `us`, `ms`, `s` or `min`, a share with `%`. A bare number means the unit
-//! that the option's help names, and an error always has an example.
+//! Numbers with units, as every option takes them: a time with `ns`, `us`, `ms`, `s`, `min` or `h`, a rate with `k` or `m`, a share with `%`.
+//! A bare number means the unit that the option's help names, and an error always has an example. The options themselves have their parsers
+//! from here: `names_tests` walks the command line for one that has not.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use napier_kv::service::{Service, ServiceError};
+use napier_lab::applied::Coalesce;
+use napier_lab::loads::Load;
 
 /// What a bare number of a time means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,11 +16,21 @@ pub(crate) enum Bare {
     Microseconds,
     Milliseconds,
     Seconds,
+    Minutes,
 }
 
 /// Units of a time by name, in nanoseconds. What another begins with stands behind it.
-const UNITS: [(&str, f64); 7] =
-    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9)];
+const UNITS: [(&str, f64); 9] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("μs", 1e3),
+    ("ms", 1e6),
+    ("min", 60e9),
+    ("m", 60e9),
+    ("h", 3600e9),
+    ("s", 1e9),
+];
 
 impl Bare {
     fn ns(self) -> f64 {
@@ -23,6 +39,7 @@ impl Bare {
             Self::Microseconds => 1e3,
             Self::Milliseconds => 1e6,
             Self::Seconds => 1e9,
+            Self::Minutes => 60e9,
         }
     }
 
@@ -33,6 +50,7 @@ impl Bare {
             Self::Microseconds => "200us, 1.5ms or 200 (us)",
             Self::Milliseconds => "0.2s or 200 (ms)",
             Self::Seconds => "500ms, 2s or 2 (s)",
+            Self::Minutes => "90s, 2min or 2 (min)",
         }
     }
 }
@@ -81,6 +99,73 @@ pub(crate) fn whole_within(text: &str, bare: Bare, bounds: RangeInclusive<u64>) 
     Ok(value)
 }
 
+/// The length of a run.
+pub(crate) fn run_length(text: &str) -> Result<Duration, String> {
+    time_within(text, Bare::Seconds, 0.05..=3600.0).map(Duration::from_secs_f64)
+}
+
+/// A time before something, which may be none.
+pub(crate) fn warm_up(text: &str) -> Result<Duration, String> {
+    time_within(text, Bare::Seconds, 0.0..=3600.0).map(Duration::from_secs_f64)
+}
+
+/// A time in us that is more than none.
+pub(crate) fn microseconds_above_0(text: &str) -> Result<f64, String> {
+    above_0(text, microseconds(text)?, "a time such as 200us or 1.5ms")
+}
+
+/// A share in percent that is more than none.
+pub(crate) fn percent_above_0(text: &str) -> Result<f64, String> {
+    above_0(text, percent(text)?, "a share such as 80%")
+}
+
+fn above_0(text: &str, value: f64, example: &str) -> Result<f64, String> {
+    if value > 0.0 { Ok(value) } else { Err(format!("`{text}` is not above 0; give {example}")) }
+}
+
+/// What a request takes: a time, of which a bare number is in us, or a distribution.
+pub(crate) fn service(text: &str) -> Result<Service, ServiceError> {
+    let (kind, time) = text.split_at(text.find(':').map_or(0, |at| at + 1));
+    if kind != "hist:" && number(time).is_some() { format!("{kind}{time}us").parse() } else { text.parse() }
+}
+
+/// Interrupt coalescing: a rule by name, or a time, of which a bare number is in us, and frames.
+pub(crate) fn coalesce(text: &str) -> Result<Coalesce, String> {
+    let (time, rest) = text.split_at(text.find(',').unwrap_or(text.len()));
+    let has_unit = time.ends_with('s') && time.starts_with(|first: char| first.is_ascii_digit());
+    let plain = match has_unit {
+        true => format!("{}{rest}", whole_within(time, Bare::Microseconds, 0..=u64::from(u32::MAX))?),
+        false => text.to_owned(),
+    };
+    plain.parse().map_err(|error| format!("{error}"))
+}
+
+/// Requests per second, or as many as there can be.
+pub(crate) fn load(text: &str) -> Result<Load, String> {
+    Load::parse(text).map_err(|error| error.to_string())
+}
+
+/// Requests per second, and no closed loop.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    match load(text)? {
+        Load::Rps(rps) => Ok(rps),
+        Load::Max => Err("a rate is expected, such as 120k: what is asked in a closed loop is no workload".to_owned()),
+    }
+}
+
+/// A part of all, from 0 to 1: `0.97` or `97%`.
+pub(crate) fn part(text: &str) -> Result<f64, String> {
+    let trimmed = text.trim();
+    let value = if trimmed.ends_with('%') { percent(trimmed).ok().map(|pct| pct / 100.0) } else { number(trimmed) };
+    let wrong = || format!("`{text}` is no part from 0 to 1; give one such as 97% or 0.97");
+    value.filter(|value| (0.0..=1.0).contains(value)).ok_or_else(wrong)
+}
+
+/// A whole number of seconds.
+pub(crate) fn whole_seconds(text: &str) -> Result<u64, String> {
+    whole_within(text, Bare::Seconds, 0..=1 << 40)
+}
+
 /// A share in percent: `80`, `80%` or `80 %`.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
@@ -113,6 +198,7 @@ fn name_of(bare: Bare) -> &'static str {
         Bare::Microseconds => "us",
         Bare::Milliseconds => "ms",
         Bare::Seconds => "s",
+        Bare::Minutes => "min",
     }
 }
 
@@ -135,6 +221,8 @@ mod tests {
             ("0.002s", 2000.0),
             ("500ns", 0.5),
             ("2min", 120e6),
+            ("2m", 120e6),
+            ("1h", 3600e6),
             ("-1", -1.0),
             (" 7us ", 7.0),
         ] {
@@ -156,6 +244,33 @@ mod tests {
         let error = time_within("2min", Bare::Seconds, 0.1..=60.0).unwrap_err();
         assert_eq!(error, "`2min` is not within 0.1s to 60s; give a time such as 500ms, 2s or 2 (s)");
         assert!(whole_within("1.5", Bare::Microseconds, 0..=10).unwrap_err().contains("no whole number of us"));
+    }
+
+    #[test]
+    fn what_options_make_of_it() {
+        assert_eq!((run_length("50ms"), run_length("2")), (Ok(Duration::from_millis(50)), Ok(Duration::from_secs(2))));
+        assert_eq!((warm_up("0").unwrap(), time("90s", Bare::Minutes)), (Duration::ZERO, Ok(1.5)));
+        assert!(run_length("1ms").unwrap_err().contains("0.05s to 3600s"));
+        assert_eq!((microseconds_above_0("0.2ms"), percent_above_0("80%")), (Ok(200.0), Ok(80.0)));
+        assert!(microseconds_above_0("0").is_err() && percent_above_0("-1").unwrap_err().contains("above 0"));
+        assert_eq!((rate("50K/s"), rate("1.5m"), rate("800")), (Ok(50_000), Ok(1_500_000), Ok(800)));
+        assert!(rate("max").is_err() && load("max") == Ok(Load::Max));
+        assert_eq!((part("97%"), part("0.97"), part("1")), (Ok(0.97), Ok(0.97), Ok(1.0)));
+        assert!(part("97").unwrap_err().contains("97% or 0.97"));
+    }
+
+    #[test]
+    fn what_a_request_takes_is_in_us_if_it_has_no_unit() {
+        for (text, shown, us) in
+            [("4", "4us", 4.0), ("exp:6", "exp:6us", 6.0), ("6us", "6us", 6.0), ("0.5ms", "0.5ms", 500.0)]
+        {
+            let service = service(text).unwrap();
+            assert_eq!((service.to_string().as_str(), service.mean_us()), (shown, us), "{text}");
+        }
+        assert!(service("fast").is_err() && service("hist:4").unwrap_err().to_string().contains("hist"));
+        let of = |text: &str| coalesce(text).unwrap().to_string();
+        assert_eq!((of("20us"), of("1ms,8"), of("off")), (of("20"), of("1000,8"), of("off")));
+        assert!(coalesce("fast").is_err() && coalesce("20ns").unwrap_err().contains("whole number of us"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use common::{Folder, NAPIER, napier, said, text};
 use serde_json::{Value, json};
 
-const FEW: [&str; 9] = ["advise", "--rate", "20k", "--modes", "base,fullbusy", "--seeds", "1", "--quick", "--jobs=1"];
+const FEW: [&str; 9] = ["advise", "--rate", "20k", "--modes", "base,fullbusy", "--runs", "1", "--quick", "--jobs=1"];
 
 #[test]
 fn a_page_has_the_choice_why_and_the_commands() {
@@ -22,8 +22,7 @@ fn a_page_has_the_choice_why_and_the_commands() {
 
 #[test]
 fn a_mode_is_tried_without_a_change_before_it_is_put_into_force() {
-    let output =
-        napier(&["advise", "--rate", "20k", "--modes", "fullbusy", "--seeds", "1", "--quick", "--dev", "ens1"]);
+    let output = napier(&["advise", "--rate", "20k", "--modes", "fullbusy", "--runs", "1", "--quick", "--dev", "ens1"]);
     let page = text(&output);
     assert!(output.status.success(), "{page}{}", said(&output));
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));
@@ -95,7 +94,7 @@ const TERMINATED: i32 = 128 + 15;
 fn the_answer_is_printed_before_what_would_change_it_is_looked_for() {
     use std::io::{BufRead as _, BufReader};
     let mut child = Command::new(NAPIER)
-        .args(["advise", "--rate", "20k", "--modes", "base,suspend20,fullbusy", "--seeds", "12", "--jobs", "1"])
+        .args(["advise", "--rate", "20k", "--modes", "base,suspend20,fullbusy", "--runs", "12", "--jobs", "1"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -162,7 +161,7 @@ fn advice_is_judged_by_what_was_measured() {
     let file = folder.file("compare.json");
     let rows = json!([row("base", &json!(20_000), 30.0, 20.0), row("fullbusy", &json!(20_000), 29.0, 100.0)]);
     std::fs::write(&file, report(&rows)).expect("a file");
-    let output = napier(&["advise", "--judge", &file, "--machine", "small-vm", "--seeds", "1", "--json"]);
+    let output = napier(&["advise", "--judge", &file, "--machine", "small-vm", "--runs", "1", "--json"]);
     let judged: Value = serde_json::from_slice(&output.stdout).expect("an array");
     assert_eq!(judged.as_array().map(Vec::len), Some(1), "{judged}");
     // Nearly the lowest p99, and far cheaper.
@@ -251,7 +250,7 @@ fn what_is_wrong_is_said_and_nothing_runs() {
         (&["advise", "--rate", "1k", "--modes", "threaded-busy-poll"], "needs 2 CPUs"),
         (&["advise", "--rate", "2k", "--peak", "1k"], "the peak of 1000 requests/s is below the rate of 2000"),
         (&["advise", "--rate", "1k", "--queues", "8", "--connections", "4"], "give more --connections"),
-        (&["advise", "--rate", "1k", "--queues", "8", "--cpus", "4"], "give more --cpus"),
+        (&["advise", "--rate", "1k", "--queues", "8", "--cpus", "4"], "give more --server-cpus"),
         (&["advise", "--rate", "1k", "--p99=-1"], "above 0"),
         (&["advise", "--rate", "1k", "--from", &half], "is no report of `napier compare --json`"),
         (&["sim", "calibrate", &half], "is no report of `napier compare --json`"),

@@ -67,7 +67,7 @@ fn is_measured(row: &Value) -> bool {
 fn backends_that_do_not_fit_are_bad_usage() {
     for (arguments, said) in [
         (&["--peer", "kernel", "--dev", "xdp"][..], "--backend engine,kernel"),
-        (&["--backend", "kernel", "--dev", "memif"], "omit --dev"),
+        (&["--backend", "kernel", "--dev", "memif"], "omit --over"),
         (&["--backend", "simulator"], "give engine, kernel, sim, or several such as engine,kernel,sim"),
         (&["--modes", "base-irq"], "give --backend kernel"),
         (&["--backend", "engine,kernel", "--", "memcached"], "give --backend kernel before --"),
@@ -176,7 +176,7 @@ fn without_the_capability_one_line_says_what_to_do() {
     }
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-    assert!(said.contains("run it as root") && said.contains("omit --dev"), "{said}");
+    assert!(said.contains("run it as root") && said.contains("omit --over"), "{said}");
 }
 
 /// Whether this process is root's.

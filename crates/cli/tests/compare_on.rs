@@ -1,4 +1,4 @@
-//! `napier compare --on` and `napier load kv --agent`, each in a namespace of its own at the ends of one veth pair.
+//! `napier compare --dev` and `napier load kv --agent`, each in a namespace of its own at the ends of one veth pair.
 
 mod common;
 
@@ -181,19 +181,19 @@ fn an_agent_that_goes_away_fails_the_run_and_the_values_are_put_back() {
 #[test]
 fn what_does_not_go_together_is_wrong_usage() {
     let file = "/nowhere/secret";
-    let whole = ["--on", "eth0", "--client", "192.0.2.1:7000", "--secret-file", file];
+    let whole = ["--dev", "eth0", "--client", "192.0.2.1:7000", "--secret-file", file];
     fn compare<'a>(args: &[&'a str]) -> Vec<&'a str> {
         [&["compare"][..], args].concat()
     }
     for (args, said) in [
-        (compare(&["--backend", "kernel", "--on", "eth0"]), "--client"),
-        (compare(&["--backend", "kernel", "--on", "eth0", "--client", "192.0.2.1:7000"]), "--secret-file"),
-        (compare(&["--client", "192.0.2.1:7000"]), "--on"),
+        (compare(&["--backend", "kernel", "--dev", "eth0"]), "--client"),
+        (compare(&["--backend", "kernel", "--dev", "eth0", "--client", "192.0.2.1:7000"]), "--secret-file"),
+        (compare(&["--client", "192.0.2.1:7000"]), "--dev"),
         (compare(&whole), "urandom"),
         (vec!["load", "kv"], "--server"),
         (vec!["load", "kv", "--agent", "127.0.0.1:0"], "--secret-file"),
         (vec!["load", "kv", "--agent", "127.0.0.1:0", "--secret-file", file, "--rate", "5k"], "cannot be used with"),
-        (vec!["load", "kv", "--agent", "127.0.0.1:0", "--secret-file", file, "--dev", "xdp:eth0"], "omit --dev"),
+        (vec!["load", "kv", "--agent", "127.0.0.1:0", "--secret-file", file, "--over", "xdp:eth0"], "omit --over"),
         (vec!["load", "kv", "--agent", "127.0.0.1:0", "--secret-file", file], "urandom"),
     ] {
         let output = Command::new(NAPIER).args(&args).output().unwrap();
@@ -205,7 +205,7 @@ fn what_does_not_go_together_is_wrong_usage() {
     let mut made = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
     writeln!(made, "{SECRET}").unwrap();
     for (more, said) in
-        [(&["--backend", "engine"][..], "--backend kernel"), (&["--backend", "kernel", "--dev", "xdp"], "omit --dev")]
+        [(&["--backend", "engine"][..], "--backend kernel"), (&["--backend", "kernel", "--over", "xdp"], "omit --over")]
     {
         let args = [&compare(&whole[..5])[..], &[&path], more].concat();
         let output = Command::new(NAPIER).args(&args).output().unwrap();

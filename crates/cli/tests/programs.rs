@@ -199,7 +199,7 @@ fn what_cannot_be_served_or_loaded_is_refused_with_a_reason() {
         (&["serve", "kv", "--memory", "0"], "--memory must be 8 to 16777216 MiB"),
         (&["serve", "kv", "--memory", "99999999999"], "--memory must be 8 to 16777216 MiB"),
         (&["serve", "kv", "--memory", "17592186044416"], "--memory must be 8 to 16777216 MiB"),
-        (&["serve", "kv", "--connections", "0"], "--connections must be 1 to"),
+        (&["serve", "kv", "--max-connections", "0"], "--max-connections must be 1 to"),
         (&["serve", "kv", "--idle-timeout", "99999999999"], "--idle-timeout must be 0 (none) to"),
         (&["load", "kv", "--server", "127.0.0.1", "--format", "resp", "--proto", "udp"], "does not speak over UDP"),
         (&["load", "kv", "--server", "127.0.0.1", "--proto", "udp", "--value-size", "5000"], "give --proto tcp"),

@@ -54,7 +54,7 @@ fn what_cannot_be_looked_at_is_said_in_a_line() {
     refused(&["--once", "--dev", "nosuchif0"], 2, "no interface is called nosuchif0");
     refused(&["--once", "--dev", "lo", "--engine", "1"], 2, "cannot be used with");
     for interval in ["0", "0.01", "61", "nan", "x"] {
-        refused(&["--once", "--interval", interval], 2, "it is 0.1 to 60");
+        refused(&["--once", "--interval", interval], 2, "such as 500ms");
     }
 }
 

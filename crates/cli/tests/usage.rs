@@ -49,9 +49,9 @@ fn nothing_is_measured_zero_times() {
         ("bench xdp-rx --runs 0", "--runs"),
         ("bench xdp-rx --seconds 0", "--seconds"),
         ("compare --runs 0", "--runs"),
-        ("compare --seconds -1", "--seconds must be 0.05 to 3600"),
+        ("compare --seconds -1", "`-1` is not within 0.05s to 3600s"),
         ("compare --load -5", "`-5` is no load"),
-        ("load kv --server 127.0.0.1 --seconds -1", "--seconds must be 0.05 to 3600"),
+        ("load kv --server 127.0.0.1 --seconds -1", "`-1` is not within 0.05s to 3600s"),
         ("load kv --server 127.0.0.1 --runs 0", "--runs"),
         ("sim farm --runs 0", "--runs"),
     ] {
@@ -71,7 +71,7 @@ fn a_list_has_no_empty_items() {
 fn what_clap_refuses_is_one_line_as_well() {
     is_bad_usage("compare --mode base", "a similar argument exists: '--modes'");
     is_bad_usage("bench memif", "--role <ROLE> --socket <SOCKET>");
-    is_bad_usage("compare --dev token-ring", "[possible values: link, xdp, memif]");
+    is_bad_usage("compare --over token-ring", "[possible values: link, xdp, memif]");
     for asked in [&["--help"][..], &["--version"], &["bench", "memif", "--help"]] {
         assert_eq!(said(asked), (Some(0), String::new()));
     }
@@ -99,7 +99,7 @@ fn no_option_is_ignored_in_silence() {
     }
     is_bad_usage(
         "serve kv --dev kernel --secret x --queues 9",
-        "--secret, --queues would be ignored with --dev kernel",
+        "--secret, --queues would be ignored with --over kernel",
     );
     is_bad_usage("serve kv --dev xdp:no-such-if --ip 10.1.0.1/24 --secret x", "--secret would be ignored");
     is_bad_usage("load kv --server 127.0.0.1 --ip 10.0.0.1/24", "--ip is for devices of the engine");

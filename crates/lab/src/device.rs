@@ -1,4 +1,4 @@
-//! Devices, as `--dev` names them.
+//! Devices, as `--over` names them.
 
 use napier_runtime::device::{XdpConfig, XdpMode};
 

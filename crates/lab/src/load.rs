@@ -197,7 +197,7 @@ pub fn load_on(
     config.check()?;
     match &device.device {
         Device::Kernel { interface: Some(interface) } => {
-            anyhow::bail!("the route says which way requests take: give --dev kernel, not kernel:{interface}")
+            anyhow::bail!("the route says which way requests take: give --over kernel, not kernel:{interface}")
         }
         Device::Kernel { interface: None } => load(KernelClient::new()?, config, interrupted, on_run),
         _ => {

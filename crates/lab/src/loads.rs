@@ -81,18 +81,20 @@ pub enum LoadError {
 const RPS_MAX: u64 = 100_000_000;
 
 impl Load {
-    /// Reads a load: `800`, `50k`, `1.5m` (requests per second; k and m in either case) or `max`.
+    /// Reads a load: `800`, `50k`, `1.5m`, `50k/s` (requests per second; k and m in either case) or `max`.
     ///
     /// # Errors
     /// [`LoadError`] says what is accepted.
     pub fn parse(text: &str) -> Result<Self, LoadError> {
-        if text.eq_ignore_ascii_case("max") {
+        let plain = text.trim();
+        if plain.eq_ignore_ascii_case("max") {
             return Ok(Self::Max);
         }
         let unknown = || LoadError::Unknown { text: text.to_owned() };
-        let (number, unit) = match text.strip_suffix(['k', 'K']) {
-            Some(number) => (number, 1e3),
-            None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |number| (number, 1e6)),
+        let plain = plain.strip_suffix("/s").unwrap_or(plain).trim_end();
+        let (number, unit) = match plain.strip_suffix(['k', 'K']) {
+            Some(number) => (number.trim_end(), 1e3),
+            None => plain.strip_suffix(['m', 'M']).map_or((plain, 1.0), |number| (number.trim_end(), 1e6)),
         };
         // Digits and at most one point: `1e3`, `inf` and `-1` would also be numbers to `parse`.
         if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {

@@ -290,21 +290,31 @@ impl std::str::FromStr for Mode {
     }
 }
 
+/// No tip is given for more: the time is none that was meant.
+const US_SAID_MAX: f64 = 1e12;
+
 /// What to give in place of a name with a unit.
 fn meant(stem: &str, us: u64, us_max: u32) -> String {
     if us <= us_max.into() { format!("give {stem}{us}") } else { format!("that is {us}, and X is from 1 to {us_max}") }
 }
 
-/// A number of us that was written with a unit, such as `20us` or `1ms`.
+/// A number of us that was written with a unit, such as `20us`, `20 us`, `0.02ms` or `1ms`, or with a space before it.
 fn us_with_unit(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let us_each = match &text[digits.len()..] {
-        "us" | "µs" | "μs" => 1,
-        "ms" => 1000,
-        "s" => 1_000_000,
+    let ns_each = match text[digits.len()..].trim() {
+        "" if digits.starts_with(' ') => 1e3,
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(us_each).filter(|us| *us > 0)
+    let digits = digits.trim_start();
+    if !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let ns = (digits.parse::<f64>().ok()? * ns_each).round();
+    (ns >= 1000.0 && ns % 1000.0 == 0.0 && ns <= US_SAID_MAX * 1000.0).then_some((ns / 1000.0) as u64)
 }
 
 /// The X of a name, 1 to `us_max`, written without sign or leading zero, so that each mode has one name.

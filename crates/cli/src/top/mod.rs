@@ -44,8 +44,8 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "IF", num_args = 1.., value_delimiter = ',')]
     dev: Vec<String>,
 
-    /// Seconds between two looks, 0.1 to 60
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    /// Time between two looks, in seconds or with a unit such as 500ms: 0.1 to 60 s
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: Duration,
 
     /// Look for one interval, print tables and end
@@ -65,8 +65,7 @@ impl TopArgs {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "it is 0.1 to 60".to_owned())
+    crate::units::time_within(text, crate::units::Bare::Seconds, 0.1..=60.0).map(Duration::from_secs_f64)
 }
 
 /// A clock that only runs forward, in ns.

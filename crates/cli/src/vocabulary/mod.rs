@@ -53,7 +53,7 @@ pub(crate) struct DeviceChoice {
     ifindex: Option<u64>,
 
     /// Name of the interface
-    #[arg(long, value_name = "NAME", conflicts_with = "ifindex")]
+    #[arg(long, value_name = "IF", conflicts_with = "ifindex")]
     dev: Option<String>,
 }
 
@@ -82,6 +82,10 @@ pub(crate) struct NapiSetArgs {
     #[command(flatten)]
     common: Common,
 
+    /// All instances of this interface
+    #[arg(long, value_name = "IF", conflicts_with = "id")]
+    dev: Option<String>,
+
     /// Id of the instance
     #[arg(long, value_name = "N")]
     id: Option<u64>,
@@ -91,11 +95,11 @@ pub(crate) struct NapiSetArgs {
     defer_hard_irqs: Option<u64>,
 
     /// Time from an empty poll to the next one while interrupts are deferred, in ns or with a unit such as 20us
-    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     gro_flush_timeout: Option<u64>,
 
     /// Time for which a busy program may keep interrupts suspended, in ns or with a unit such as 20ms
-    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
     irq_suspend_timeout: Option<u64>,
 
     /// Who polls: disabled (softirq), enabled (a thread), busy-poll (a thread that never sleeps; since Linux 6.19), or on an
@@ -166,14 +170,31 @@ pub(crate) fn napi_get(args: &NapiGetArgs) -> anyhow::Result<()> {
 }
 
 pub(crate) fn napi_set(args: &NapiSetArgs) -> anyhow::Result<()> {
-    let flags = [
-        ("id", number(args.id)),
-        ("defer-hard-irqs", number(args.defer_hard_irqs)),
-        ("gro-flush-timeout", number(args.gro_flush_timeout)),
-        ("irq-suspend-timeout", number(args.irq_suspend_timeout)),
-        ("threaded", word(args.threaded.as_deref())),
-    ];
-    asked(Operation::NapiSet, &args.common, None, &flags)?.run()
+    let set = |id: Option<u64>| {
+        let flags = [
+            ("id", number(id)),
+            ("defer-hard-irqs", number(args.defer_hard_irqs)),
+            ("gro-flush-timeout", number(args.gro_flush_timeout)),
+            ("irq-suspend-timeout", number(args.irq_suspend_timeout)),
+            ("threaded", word(args.threaded.as_deref())),
+        ];
+        asked(Operation::NapiSet, &args.common, None, &flags)
+    };
+    let Some(dev) = &args.dev else { return set(args.id)?.run() };
+    let mut reply = None;
+    for id in instances_of(dev, &args.common)? {
+        reply = Some(set(Some(id))?.reply().with_context(|| format!("NAPI instance {id} of {dev}"))?);
+    }
+    let none = || Usage(anyhow::anyhow!("{dev} has no NAPI instance: napier doctor --dev {dev} says why"));
+    output::print(&reply.ok_or_else(none)?, args.common.form())
+}
+
+/// Ids of the instances that an interface has.
+fn instances_of(dev: &str, common: &Common) -> anyhow::Result<Vec<u64>> {
+    let mut request = RequestArgs { operation: Operation::NapiGet, common, dev: Some(dev), attributes: Map::new() };
+    let found = request.reply_to(How::Dump)?;
+    let ids = found.as_array().into_iter().flatten().filter_map(|instance| instance["id"].as_u64());
+    Ok(ids.collect())
 }
 
 pub(crate) fn queue_get(args: &QueueGetArgs) -> anyhow::Result<()> {
@@ -253,17 +274,25 @@ fn asked<'a>(
 }
 
 impl RequestArgs<'_> {
-    fn run(mut self) -> anyhow::Result<()> {
+    fn run(self) -> anyhow::Result<()> {
+        let form = self.common.form();
+        output::print(&self.reply()?, form)
+    }
+
+    fn reply(mut self) -> anyhow::Result<Value> {
         let how = self.how();
         self.check(how).map_err(Usage)?;
-        let reply = match &self.common.engine {
+        self.reply_to(how)
+    }
+
+    fn reply_to(&mut self, how: How) -> anyhow::Result<Value> {
+        Ok(match &self.common.engine {
             Some(engine) => Client::connect(engine)?.ask(self.operation, how, &self.attributes, self.dev)?,
             None => match netns(self.common)? {
                 Some(netns) => netns.run(|| self.on_kernel(how))??,
                 None => self.on_kernel(how)?,
             },
-        };
-        output::print(&reply, self.common.form())
+        })
     }
 
     fn on_kernel(&mut self, how: How) -> anyhow::Result<Value> {

@@ -182,7 +182,7 @@ impl CompareConfig {
     /// The first field that cannot be; the message says what it may be.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.runs > 0 && self.rounds != Some(0), "--runs must be at least 1");
-        ensure!((1..=4096).contains(&self.flows), "--flows must be 1 to 4096");
+        ensure!((1..=4096).contains(&self.flows), "--connections must be 1 to 4096");
         let link = LinkConfig { queues: self.queues, ring_size: self.ring_size, ..LinkConfig::default() };
         link.check()?;
         self.check_on()?;
@@ -192,7 +192,7 @@ impl CompareConfig {
         );
         ensure!(
             self.sim.is_none() || self.flows >= self.queues.into(),
-            "in rows of sim each of {} queues needs a flow: give more --flows",
+            "in rows of sim each of {} queues needs a flow: give more --connections",
             self.queues
         );
         ensure!(
@@ -201,7 +201,7 @@ impl CompareConfig {
         );
         ensure!(
             !self.has_kernel() || self.on.is_some() || self.device == Device::Xdp { interface: None },
-            "the kernel's rows need interfaces of the kernel: omit --dev, or give --dev xdp"
+            "the kernel's rows need interfaces of the kernel: omit --over, or give --over xdp"
         );
         self.check_irq_modes()?;
         let Some(program) = &self.program else { return Ok(()) };
@@ -224,11 +224,11 @@ impl CompareConfig {
         let Some(on) = &self.on else { return Ok(()) };
         ensure!(
             self.measures_kernel_alone(),
-            "--on is about the kernel's modes on an interface of this machine: give --backend kernel"
+            "--dev is about the kernel's modes on an interface of this machine: give --backend kernel"
         );
         ensure!(
             self.device == Device::Kernel { interface: Some(on.interface.clone()) },
-            "--on says what connects client and server: omit --dev"
+            "--dev says what connects client and server: omit --over"
         );
         ensure!(on.client.is_ipv4(), "--client {}: the load goes over IPv4, so give such an address", on.client);
         Ok(())
@@ -267,7 +267,7 @@ mod tests {
         let both = vec![Backend::Engine, Backend::Kernel];
         let engine = CompareConfig::default;
         for (config, said) in [
-            (CompareConfig { device: Device::Link, ..kernel() }, "omit --dev"),
+            (CompareConfig { device: Device::Link, ..kernel() }, "omit --over"),
             (CompareConfig { backends: both, program: program(), ..kernel() }, "give --backend kernel"),
             (CompareConfig { program: program(), ..engine() }, "give --backend kernel"),
             (CompareConfig { program: program(), service: "6us".parse().ok(), ..kernel() }, "omit it"),

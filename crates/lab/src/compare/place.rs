@@ -49,8 +49,8 @@ impl Testbed {
             Ok(veth)
         });
         veth.map(Self::Veth).context(
-            "no veth pair, over which rows of the kernel and --dev xdp are measured: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and \
-             CAP_NET_RAW), or measure the engine over its own link, which needs no privilege (omit --dev and --backend)",
+            "no veth pair, over which rows of the kernel and --over xdp are measured: run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN and \
+             CAP_NET_RAW), or measure the engine over its own link, which needs no privilege (omit --over and --backend)",
         )
     }
 

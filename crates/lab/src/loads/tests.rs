@@ -2,8 +2,17 @@ use super::*;
 
 #[test]
 fn loads_are_read() {
-    for (text, rps) in [("1", 1), ("800", 800), ("50k", 50_000), ("1.5m", 1_500_000), ("2M", 2_000_000), ("0.5K", 500)]
-    {
+    for (text, rps) in [
+        ("1", 1),
+        ("800", 800),
+        ("50k", 50_000),
+        ("1.5m", 1_500_000),
+        ("2M", 2_000_000),
+        ("0.5K", 500),
+        ("50K/s", 50_000),
+        ("800 /s", 800),
+        ("50 k", 50_000),
+    ] {
         assert_eq!(Load::parse(text), Ok(Load::Rps(rps)), "{text}");
     }
     assert_eq!(Load::parse("max"), Ok(Load::Max));
@@ -16,7 +25,7 @@ fn loads_are_read() {
 
 #[test]
 fn what_is_no_load_is_refused_with_what_is() {
-    for text in ["", "k", "fast", "-5", "1e3", "inf", "nan", "5kk", "1.2.3", ".", "50 k", "5g"] {
+    for text in ["", "k", "fast", "-5", "1e3", "inf", "nan", "5kk", "1.2.3", ".", "5g", "/s", "5/ms"] {
         let error = Load::parse(text).unwrap_err();
         assert_eq!(error, LoadError::Unknown { text: text.to_owned() });
         assert!(error.to_string().contains("50k or 1.5m, or `max`"));

@@ -106,6 +106,10 @@ fn a_number_with_a_unit_is_told_what_it_means() {
         ("suspend20us", "`suspend20us` is no mode: X is in us and has no unit, so give suspend20"),
         ("suspend2ms", "`suspend2ms` is no mode: X is in us and has no unit, so give suspend2000"),
         ("defer1s", "`defer1s` is no mode: X is in us and has no unit, so give defer1000000"),
+        ("suspend20 us", "`suspend20 us` is no mode: X is in us and has no unit, so give suspend20"),
+        ("suspend 20", "`suspend 20` is no mode: X is in us and has no unit, so give suspend20"),
+        ("suspend0.02ms", "`suspend0.02ms` is no mode: X is in us and has no unit, so give suspend20"),
+        ("defer20ms", "`defer20ms` is no mode: X is in us and has no unit, so give defer20000"),
         (
             "suspend20ms",
             "`suspend20ms` is no mode: X is in us and has no unit, so that is 20000, and X is from 1 to 19999",
@@ -113,5 +117,7 @@ fn a_number_with_a_unit_is_told_what_it_means() {
     ] {
         assert_eq!(Mode::parse(name).unwrap_err().to_string(), said);
     }
-    assert!(matches!(Mode::parse("suspend0us"), Err(ModeError::Unknown { .. })));
+    for text in ["suspend0us", "suspend500ns", "suspend-20us", "suspend1.2.3us", "defer1e9s"] {
+        assert!(matches!(Mode::parse(text), Err(ModeError::Unknown { .. })), "{text}");
+    }
 }

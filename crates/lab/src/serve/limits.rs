@@ -56,7 +56,7 @@ impl Limits {
 
     pub(super) fn check(&self) -> anyhow::Result<()> {
         ensure!(self.memory_bytes >= MEMORY_BYTES_MIN, "--memory must be at least {} MiB", MEMORY_BYTES_MIN >> 20);
-        ensure!((1..=CONNECTIONS_MAX).contains(&self.connections), "--connections must be 1 to {CONNECTIONS_MAX}");
+        ensure!((1..=CONNECTIONS_MAX).contains(&self.connections), "--max-connections must be 1 to {CONNECTIONS_MAX}");
         Ok(())
     }
 
