@@ -157,7 +157,8 @@ mod tests {
             for _ in 0..1000 {
                 let seen: Vec<f64> = (0..40)
                     .map(|_| {
-                        let normal = (-2.0 * open_unit(&mut rng).ln()).sqrt() * (6.283_185 * open_unit(&mut rng)).cos();
+                        let normal = (-2.0 * open_unit(&mut rng).ln()).sqrt()
+                            * (std::f64::consts::TAU * open_unit(&mut rng)).cos();
                         0.6 + normal * if open_unit(&mut rng) < share { size } else { 1.0 }
                     })
                     .collect();

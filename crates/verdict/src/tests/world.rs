@@ -56,10 +56,11 @@ impl Shape {
         }
     }
 
-    /// The quantile of very many requests.
-    pub(super) fn quantile(self, q: f64) -> f64 {
+    /// The quantile of very many requests, in slices that differ by `noise`.
+    pub(super) fn quantile(self, q: f64, noise: f64) -> f64 {
         let mut rng = stream(99, "truth");
-        let mut all: Vec<f64> = (0..1_000_000).map(|_| self.draw(&mut rng)).collect();
+        let mut all: Vec<f64> =
+            (0..1_000_000).map(|_| self.draw(&mut rng) * (noise * normal(&mut rng)).exp()).collect();
         all.sort_by(f64::total_cmp);
         all[(q * 1e6) as usize]
     }
