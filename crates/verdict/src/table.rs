@@ -3,7 +3,7 @@
 use crate::histogram::value_at;
 use crate::{Metric, Slice};
 
-/// CPU time below this share of the CPUs is taken as this: logarithms need something, and nobody compares less.
+/// CPU time below this share of the CPUs is taken as this: a logarithm needs something, and no difference below it matters.
 const CPU_LEAST: f64 = 1e-4;
 
 /// A candidate's kept slices by round.
