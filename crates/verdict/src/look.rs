@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use napier_rng::{below, stream};
 
 use crate::numbers::{normal_above, student_bound};
-use crate::table::Table;
+use crate::table::ByRound;
 use crate::{Estimate, Interval, Metric, Settings, Slice};
 
 /// Logarithms of a figure of a candidate in each resample, of the rounds of a mask.
@@ -18,7 +18,7 @@ const BEYOND_MIN: f64 = 5.0;
 /// What follows from the slices that are there.
 #[derive(Debug, Clone)]
 pub(crate) struct Look {
-    tables: Vec<Table>,
+    tables: Vec<ByRound>,
     rounds: usize,
     /// How often each round is in each resample, resample after resample.
     weights: Vec<f32>,
@@ -47,7 +47,7 @@ impl Look {
         let rounds = numbers.len();
         let table = |candidate| {
             let own = kept.iter().filter(|slice| slice.candidate == candidate);
-            Table::new(rounds, &own.map(|slice| (index(slice), *slice)).collect::<Vec<_>>())
+            ByRound::new(rounds, &own.map(|slice| (index(slice), *slice)).collect::<Vec<_>>())
         };
         let mut rng = stream(settings.seed, "rounds of the bootstrap");
         let mut weights = vec![0.0; rounds * settings.resamples as usize];
@@ -149,7 +149,7 @@ impl Look {
         if let Some(last) = groups.last_mut() {
             last.iter_mut().zip(&group).for_each(|(last, left)| *last += left);
         }
-        let log = |table: &Table, group: &[f32]| table.figure(metric, group).map(f64::ln);
+        let log = |table: &ByRound, group: &[f32]| table.figure(metric, group).map(f64::ln);
         groups.iter().filter_map(|group| Some(log(of_a, group)? - log(of_b, group)?)).collect()
     }
 }

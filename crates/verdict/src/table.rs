@@ -8,7 +8,7 @@ const CPU_LEAST: f64 = 1e-4;
 
 /// A candidate's kept slices by round.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
+pub(crate) struct ByRound {
     /// Whether the round has a slice that was kept.
     pub(crate) kept: Vec<bool>,
     /// Requests with a latency.
@@ -24,7 +24,7 @@ pub(crate) struct Table {
     window_ns: Vec<f32>,
 }
 
-impl Table {
+impl ByRound {
     /// Of kept slices of one candidate, each with the index of its round.
     pub(crate) fn new(rounds: usize, slices: &[(usize, &Slice)]) -> Self {
         let mut bins: Vec<u16> =
