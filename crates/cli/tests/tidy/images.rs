@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::sources::{root, tree};
 
-/// What cargo makes of a package below `target/release`.
+/// What cargo makes of a package below `target/dist`.
 fn made_by(package: &str) -> &'static [&'static str] {
     match package {
         "napier" => &["napier"],
@@ -31,7 +31,9 @@ fn missing(file: &str, tree: &[String], ignored: &[&str], rust: &str) -> Vec<Str
             }
             ["RUN", rest @ ..] => {
                 let packages = rest.windows(2).filter(|pair| pair[0] == "-p").flat_map(|pair| made_by(pair[1]));
-                made.extend(packages.map(|name| format!("/napier/target/release/{name}")));
+                // A package is built to be kept, so by the profile that takes its time.
+                let profile = rest.windows(2).find(|pair| pair[0] == "--profile").map_or("release", |pair| pair[1]);
+                made.extend(packages.map(|name| format!("/napier/target/{profile}/{name}")));
             }
             ["COPY", "--from=build", sources @ .., _] => {
                 let gone = sources.iter().filter(|source| !made.iter().any(|name| name == *source));
@@ -70,9 +72,9 @@ fn images_copy_what_is_there() {
 #[test]
 fn an_image_that_copies_what_is_not_there_would_be_found() {
     let tree = ["LICENSE-MIT", "crates", "notes"].map(str::to_owned);
-    let file = "FROM rust:1.94-slim AS build\nCOPY . .\nRUN A=1 cargo build --release --locked -p napier\n\
-        COPY --from=build /napier/target/release/napier /napier/target/release/other.so /usr/bin/\n\
+    let file = "FROM rust:1.94-slim AS build\nCOPY . .\nRUN A=1 cargo build --profile dist --locked -p napier\n\
+        COPY --from=build /napier/target/dist/napier /napier/target/release/napier /usr/bin/\n\
         COPY LICENSE-MIT LICENSE notes /usr/share/doc/\n";
     let wrong = missing(file, &tree, &["notes"], "1.95");
-    assert_eq!(wrong, ["rust:1.94-slim", "/napier/target/release/other.so", "LICENSE", "notes"]);
+    assert_eq!(wrong, ["rust:1.94-slim", "/napier/target/release/napier", "LICENSE", "notes"]);
 }
