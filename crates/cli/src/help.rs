@@ -32,7 +32,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "",
         &[
-            ("napier compare --quick", "which mode suits a cache server on this machine, in under a minute"),
+            ("napier compare --quick", "which mode suits a cache server on this machine"),
             ("napier doctor --dev eth0", "what is set wrongly for low latency, and how to mend it"),
             (
                 "sudo napier run --dev eth0 --mode suspend20 -- memcached -u nobody",
@@ -45,7 +45,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         "compare",
         &[
             ("napier compare", "all modes at six loads, on links in memory: at most about four minutes"),
-            ("napier compare --quick", "four modes: under a minute"),
+            ("napier compare --quick", "four modes, for a first look"),
             ("napier compare --modes base,defer20,suspend20 --load 50k,100k,max --runs 5", "these modes and loads"),
             ("napier compare --service exp:6us --load 60k --json --out histograms", "dearer requests; for programs"),
             ("sudo napier compare --backend engine,kernel", "the kernel's own stack beside the engine"),

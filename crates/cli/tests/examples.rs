@@ -210,11 +210,11 @@ fn every_command_runs_as_the_user_and_on_the_machine_that_it_is_for() {
 fn the_example_in_rust_is_that_of_the_library_which_is_compiled_and_run() {
     let root = root();
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let (readme, library) = (read("README.md"), read("crates/runtime/src/lib.rs"));
-    let example = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let (page, library) = (read("docs/engine.md"), read("crates/runtime/src/lib.rs"));
+    let example = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let head: String = library
         .lines()
         .map_while(|line| line.strip_prefix("//!"))
         .fold(String::new(), |text, line| text + line.strip_prefix(' ').unwrap_or(line) + "\n");
-    assert!(head.contains(example), "the example of README is not that of crates/runtime/src/lib.rs");
+    assert!(head.contains(example), "the example of docs/engine.md is not that of crates/runtime/src/lib.rs");
 }

@@ -26,10 +26,10 @@ pub(crate) struct Block {
 /// Blocks without a mark of their own, by page and a word in them, and why they are not run.
 const NOT_RUN: &[(&str, &str, &str)] = &[
     ("README.md", "cargo test --workspace", "minutes; .ci/run does both"),
-    ("README.md", "napier compare --service", "minutes"),
-    ("README.md", "jq '.rows[]", "minutes"),
-    ("README.md", "sudo napier doctor", "needs root, an interface and a second machine"),
-    ("README.md", "sudo napier serve kv", "needs root and an interface; servers that end when they are told to"),
+    ("README.md", "apt-get install", "installs on this machine"),
+    ("README.md", "sudo napier doctor", "needs root, an interface and a program"),
+    ("README.md", "napier advise", "minutes, where the build is one for tests"),
+    ("README.md", "sudo napier run", "needs root, an interface and a program"),
     ("CONTRIBUTING.md", "cargo build --release", "minutes; .ci/run does it"),
     ("CONTRIBUTING.md", "cargo +nightly miri", "minutes; .ci/run does it"),
     ("docs/compare.md", "compare --backend sim", "needs root and a machine file"),

@@ -1,7 +1,7 @@
 //! What review would forget: the sizes of files and functions, circles among modules, types that are spread or share a
 //! name or have no page, thread-locals, who reads a clock, words that readers shall not meet, whether the paths that the
-//! documentation names exist, the index of decisions, what a package says of itself, and whether the container files copy
-//! what is there.
+//! documentation names exist, the index of decisions, what a package says of itself, whether the container files copy
+//! what is there, and how long pages say that something takes.
 //!
 //! What is there today and should not be stands in the lists of `tests/tidy/lists/`. A list may only shrink: what is
 //! not on it, or larger than there, fails, and so does an entry that is not needed any more. After a move, or when something
@@ -12,6 +12,7 @@
 //! ```
 
 mod arrows;
+mod claims;
 mod clocks;
 mod images;
 mod locals;
