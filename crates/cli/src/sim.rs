@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use napier_lab::html::plan_page;
-use napier_lab::modes::Mode;
 use napier_research::farm::{self, Campaign};
 use napier_research::plan;
 use napier_research::transmit::{self, Experiment, Path, published};
@@ -64,7 +63,7 @@ pub(crate) enum What {
 /// Options of `napier sim plan`.
 #[derive(clap::Args)]
 pub(crate) struct PlanArgs {
-    /// A plan that comes along (irq-suspension, xsk-rr, busy-read, udp-stream, tcp-rr, remote-ssd, groups), or a file (docs/plans.md)
+    /// A plan that comes along, such as irq-suspension, or a file (docs/plans.md has all)
     #[arg(value_name = "FILE|NAME")]
     plan: String,
 
@@ -203,66 +202,18 @@ pub(crate) fn run(sim: &Sim, interrupted: &AtomicBool) -> anyhow::Result<()> {
 }
 
 fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    match plan::named(&args.plan).map_err(|error| crate::Usage(error.into()))? {
-        plan::AnyPlan::EventLoop(plan) => run_event_loop(args, *plan, interrupted),
-        plan::AnyPlan::Grid(grid) => run_grid(args, *grid, interrupted),
-    }
-}
-
-/// A plan that is run as a whole.
-fn run_grid(args: &PlanArgs, mut grid: plan::Grid, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    if args.out.is_some() {
-        let error = anyhow::anyhow!(
-            "a plan of kind {} is run as a whole: it has no --shard, --cells or --out",
-            grid.kind.name()
-        );
-        return Err(crate::Usage(error).into());
-    }
+    let mut plan = plan::named(&args.plan).map_err(|error| crate::Usage(error.into()))?;
     if let Some(modes) = &args.modes {
-        grid.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
-    }
-    let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
-    let cells = plan::run_grid(&grid, crate::jobs::threads(args.jobs)?, interrupted, &shown_in(&bar));
-    bar.finish_and_clear();
-    let text = if args.json {
-        serde_json::to_string(&plan::grid_json(&grid, &cells))? + "\n"
-    } else {
-        plan::grid_table(&grid, &cells)
-    };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
-    write(page.as_ref(), || plan_page(&plan::grid_json(&grid, &cells)))?;
-    if interrupted.load(Ordering::Relaxed) {
-        bail!("interrupted after {} of {} cells", cells.len(), grid.cells().count());
-    }
-    if let Some((cell, broken)) = cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
-        bail!("{} at {}: {broken}", cell.mode, cell.load);
-    }
-    Ok(())
-}
-
-/// Modes of a server, by their names.
-fn parse_modes(names: &[String]) -> anyhow::Result<Vec<Mode>> {
-    names.iter().map(|name| Mode::parse(name).map_err(|error| crate::Usage(error.into()).into())).collect()
-}
-
-fn run_event_loop(args: &PlanArgs, mut plan: plan::EventLoopPlan, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    if let Some(modes) = &args.modes {
-        let modes = parse_modes(modes)?;
-        if let Some(mode) = modes.iter().find(|mode| !plan.modes.contains(mode)) {
-            let all: Vec<String> = plan.modes.iter().map(Mode::to_string).collect();
-            let error = anyhow::anyhow!("{mode} is no mode of this plan, which has {}", all.join(", "));
-            return Err(crate::Usage(error).into());
-        }
-        plan.modes.retain(|mode| modes.contains(mode));
+        plan.keep_modes(modes).map_err(|error| crate::Usage(anyhow::anyhow!(error)))?;
     }
     let before = match &args.out {
         Some(file) if file.exists() => of_before(file, &plan)?,
         _ => Vec::new(),
     };
-    let wanted: Vec<_> = asked_for(args, &plan)?
-        .into_iter()
-        .filter(|cell| !before.iter().any(|done| (done.load, done.mode) == *cell))
-        .collect();
+    let is_done = |(load, mode): &(plan::PlanLoad, &plan::PlanMode)| {
+        before.iter().any(|done| done.load == *load && done.mode == **mode)
+    };
+    let wanted: Vec<_> = asked_for(args, &plan)?.into_iter().filter(|cell| !is_done(cell)).collect();
     let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
     let mut cells = plan::run(&plan, &wanted, crate::jobs::threads(args.jobs)?, interrupted, &shown_in(&bar));
     bar.finish_and_clear();
@@ -280,15 +231,15 @@ fn run_event_loop(args: &PlanArgs, mut plan: plan::EventLoopPlan, interrupted: &
     all_held(&cells)
 }
 
-/// An error if an invariant did not hold in any of the cells.
+/// An error if a rule did not hold in any of the cells, or an end could not keep up.
 fn all_held(cells: &[plan::PlanCell]) -> anyhow::Result<()> {
     match cells.iter().find_map(|cell| Some((cell, cell.predicted.as_ref().err()?))) {
-        Some((cell, broken)) => bail!("{} at {}: a rule did not hold: {broken}", cell.mode, cell.load),
+        Some((cell, broken)) => bail!("{} at {}: {broken}", cell.mode.name, cell.load),
         None => Ok(()),
     }
 }
 
-fn print_cells(plan: &plan::EventLoopPlan, cells: &[plan::PlanCell], json: bool) -> anyhow::Result<()> {
+fn print_cells(plan: &plan::Plan, cells: &[plan::PlanCell], json: bool) -> anyhow::Result<()> {
     let score = plan::score(plan, cells);
     let text = if json {
         serde_json::to_string(&plan::json(plan, cells, &score))? + "\n"
@@ -300,15 +251,15 @@ fn print_cells(plan: &plan::EventLoopPlan, cells: &[plan::PlanCell], json: bool)
 }
 
 /// The cells that the options leave.
-fn asked_for(args: &PlanArgs, plan: &plan::EventLoopPlan) -> anyhow::Result<Vec<(plan::Load, Mode)>> {
+fn asked_for<'a>(args: &PlanArgs, plan: &'a plan::Plan) -> anyhow::Result<Vec<(plan::PlanLoad, &'a plan::PlanMode)>> {
     let all: Vec<_> = plan.cells().collect();
     if let Some((part, of)) = args.shard {
         return Ok(all.into_iter().skip(part - 1).step_by(of).collect());
     }
     let Some(names) = &args.cells else { return Ok(all) };
     let find = |name: &String| {
-        let found = all.iter().find(|(load, mode)| plan::cell_name(*load, *mode) == *name).copied();
-        let known = all.first().map_or_else(String::new, |(load, mode)| plan::cell_name(*load, *mode));
+        let found = all.iter().find(|(load, mode)| plan::PlanCell::name(*load, mode) == *name).copied();
+        let known = all.first().map_or_else(String::new, |(load, mode)| plan::PlanCell::name(*load, mode));
         found.ok_or_else(|| {
             crate::Usage(anyhow::anyhow!("{name} is no cell of this plan; they are such as {known}")).into()
         })
@@ -317,7 +268,7 @@ fn asked_for(args: &PlanArgs, plan: &plan::EventLoopPlan) -> anyhow::Result<Vec<
 }
 
 /// What a file of results has already.
-fn of_before(file: &std::path::Path, plan: &plan::EventLoopPlan) -> anyhow::Result<Vec<plan::PlanCell>> {
+fn of_before(file: &std::path::Path, plan: &plan::Plan) -> anyhow::Result<Vec<plan::PlanCell>> {
     let results = plan::Results::read(file)?;
     if !results.fits(plan) {
         let error = anyhow::anyhow!("{} has results of another plan or machine: give another file", file.display());

@@ -9,7 +9,7 @@ use napier_kv::load::codec::{Format, datagram_value_bytes_max};
 use napier_kv::load::engine::EngineClient;
 use napier_kv::load::generator::Generator;
 use napier_kv::load::net::{ClientNet, KernelClient, Proto};
-use napier_kv::load::plan::{Measured, Pace, Plan, Window};
+use napier_kv::load::plan::{Measured, Plan, Window};
 use napier_kv::load::wire::SocketWire;
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_kv::sizes::Sizes;
@@ -231,10 +231,7 @@ pub fn load<N: ClientNet>(
         ensure!(filled.wrong == 0, "the server answered a set as it must not");
         ensure!(filled.refused == 0, "the server refused {} of {} sets", filled.refused, config.keys);
     }
-    let pace = match config.rate {
-        Load::Rps(rate_rps) => Pace::Open { rate_rps },
-        Load::Max => Pace::Closed,
-    };
+    let pace = config.rate;
     let window = Window { warm_up: config.warm_up, measure: config.length, margin: Duration::ZERO, drain: DRAIN };
     let mut runs = Vec::with_capacity(config.runs as usize);
     for run in 0..config.runs {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, SamplingMode, Throughput};
 use napier_core::time::Span;
-use napier_lab::modes::Mode;
-use napier_research::plan::{self, AnyPlan, EventLoopPlan, Load};
+use napier_lab::loads::Load;
+use napier_research::plan::{self, Plan};
+use napier_sim::machine::figures::Length;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Requests per second over the plan's 8 queues, of which one is simulated.
@@ -52,26 +53,29 @@ impl Measurement for CpuTime {
     }
 }
 
-/// Runs one cell; how many steps that took.
-fn steps(plan: &EventLoopPlan, load: Load, mode: Mode) -> u64 {
-    let cells = plan::run(plan, &[(load, mode)], 1, &AtomicBool::new(false), &|_, _| ());
-    cells[0].predicted.as_ref().expect("the rules hold").steps
+/// Runs the one cell of a plan; how many steps that took.
+fn steps(plan: &Plan) -> u64 {
+    let cells: Vec<_> = plan.cells().collect();
+    plan::run(plan, &cells, 1, &AtomicBool::new(false), &|_, _| ())[0].figure("steps").expect("the rules hold") as u64
 }
 
 fn main() {
-    let AnyPlan::EventLoop(mut plan) = plan::named("irq-suspension").expect("it comes along") else {
-        panic!("a plan of a server that waits in an event context");
-    };
-    (plan.warm_up, plan.measured, plan.seeds) = (Span::from_ms(20), Span::from_ms(180), 1);
+    let whole = plan::named("irq-suspension").expect("it comes along");
+    let length = Length { warm_up: Span::from_ms(20), measured: Span::from_ms(180) };
     let mut criterion = Criterion::default().with_measurement(CpuTime).configure_from_args();
     let mut group = criterion.benchmark_group("steps");
     group.sampling_mode(SamplingMode::Flat).sample_size(20).measurement_time(Duration::from_secs(5));
     for (load, rate) in LOADS {
         for mode in MODES {
-            let (rate, mode) = (Load::Rate(rate), Mode::parse(mode).expect("a mode"));
+            let mut plan = whole.clone();
+            plan.keep_modes(&[mode.to_owned()]).expect("a mode of it");
+            plan.loads.retain(|load| load.load == Load::Rps(rate));
+            (plan.loads[0].length, plan.seeds) = (length, 1);
+            // For the figure that no table has.
+            plan.published.columns.push("steps");
             // The same in every run.
-            group.throughput(Throughput::Elements(steps(&plan, rate, mode)));
-            group.bench_function(format!("{load}/{mode}"), |bencher| bencher.iter(|| steps(&plan, rate, mode)));
+            group.throughput(Throughput::Elements(steps(&plan)));
+            group.bench_function(format!("{load}/{mode}"), |bencher| bencher.iter(|| steps(&plan)));
         }
     }
     group.finish();

@@ -1,7 +1,9 @@
-//! Seeded random streams, split by name.
+//! Seeded random streams, split by name, and what load is offered by them.
 //!
 //! Every consumer of randomness takes its own stream from the one seed of a run, under its own name. A draw added to
 //! one stream then leaves all the others as they were, and a run repeats from its seed alone.
+
+pub mod load;
 
 use rand::{Rng, SeedableRng};
 pub use rand_xoshiro::Xoshiro256PlusPlus;

@@ -182,6 +182,33 @@ pub struct Device {
     pub transmit: Option<Transmit>,
 }
 
+impl Device {
+    /// A device of so many queues, with the interrupt and the thread of each on a CPU, and what a file says that says nothing else, but
+    /// for a ring of 1024 packets.
+    #[must_use]
+    pub fn new(name: &str, queues: u16, cpu: impl Fn(u16) -> CpuIx) -> Self {
+        let cpus: Vec<CpuIx> = (0..queues).map(cpu).collect();
+        Self {
+            name: name.to_owned(),
+            queues,
+            ring: 1024,
+            irq_cpu: cpus.clone(),
+            thread_cpu: cpus,
+            thread_policy: Policy::Fair,
+            persistent: true,
+            no_busy_poll: false,
+            up: true,
+            tunables: Tunables::default(),
+            threaded: ThreadedSetting::Disabled,
+            rx_usecs: 0,
+            rx_frames: 0,
+            gro: false,
+            weight: 64,
+            transmit: None,
+        }
+    }
+}
+
 /// What kind of socket.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum SocketKind {
@@ -217,6 +244,24 @@ pub struct Socket {
     pub recverr: bool,
 }
 
+impl Socket {
+    /// A TCP connection that is open, whose packets arrive on this queue.
+    #[must_use]
+    pub fn tcp(name: String, napi: NapiIx) -> Self {
+        Self {
+            name,
+            kind: SocketKind::Tcp,
+            connected: true,
+            napi,
+            queue: 1024,
+            open: true,
+            busy: SocketBusy::new(0),
+            primed: true,
+            recverr: false,
+        }
+    }
+}
+
 /// `[[epoll]]`: an event context.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Epoll {
@@ -229,6 +274,26 @@ pub struct Epoll {
 }
 
 impl Machine {
+    /// So many CPUs and nothing else, of which all happens when it does.
+    #[must_use]
+    pub fn bare(cpus: u16, hz: u32, seed: u64) -> Self {
+        Self {
+            cpus,
+            topology: Topology::FLAT,
+            hz,
+            seed,
+            jitter: false,
+            late_interrupts: false,
+            sysctl: Sysctl::defaults(hz),
+            costs: Costs::default(),
+            devices: Vec::new(),
+            threads: Vec::new(),
+            sockets: Vec::new(),
+            epolls: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+
     /// The number of NAPI instances.
     #[must_use]
     pub fn napis(&self) -> u16 {

@@ -18,8 +18,9 @@ use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
 use napier_core::time::Span;
-use napier_sim::machine::figures::{self, Core, Length};
-use napier_sim::machine::{Clients, Disturbance, Pace, Work, WorkCosts};
+use napier_rng::load::Load;
+use napier_sim::machine::figures::{self, Core, Experiment, Length, Setting};
+use napier_sim::machine::{Clients, Disturbance, Work, WorkCosts};
 use rand::RngExt as _;
 
 /// Time of one service.
@@ -80,7 +81,7 @@ fn on_machine(asked: &Asked) -> Came {
     };
     let clients = Clients {
         connections: asked.sources,
-        pace: Pace::Open { rate_rps: asked.rate_rps },
+        load: Load::Rps(asked.rate_rps),
         to_server: Span::ZERO,
         to_client: Span::ZERO,
         to_client_noise: Span::ZERO,
@@ -93,7 +94,8 @@ fn on_machine(asked: &Asked) -> Came {
     // The queue begins empty, which takes a moment to be forgotten.
     let warm_up = Span::from_ms(asked.seconds * 100);
     let measured = Span::from_ms(asked.seconds * 900);
-    let figures = figures::run(&core, &clients, Length { warm_up, measured }, asked.seed);
+    let length = Length { warm_up, measured };
+    let figures = figures::run(&Experiment { setting: Setting::Server(core, clients), length, seed: asked.seed });
     assert_eq!(figures.broken, None, "the rules hold");
     let answers = figures.latency_ns.len() as u64;
     let mean_us = mean_us(figures.latency_ns.iter().sum(), answers);

@@ -4,6 +4,7 @@
 //! excused from the waiting time it causes; the figure from the moment it was handed to its flow is kept beside. A
 //! request that finds all windows full waits, and that waiting counts, unless the plan lets it overrun them.
 
+use napier_rng::load::Load;
 use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::codec::{ReplyVerdict, Request};
-use super::plan::{Measured, Pace, Plan, Window, nanos};
+use super::plan::{Measured, Plan, Window, nanos};
 use super::wire::Wire;
 use crate::arrivals::Poisson;
 use crate::flight::{InFlight, Sent};
@@ -74,7 +75,7 @@ impl<W: Wire> Generator<W> {
     pub fn fill(&mut self, stop: &AtomicBool) -> anyhow::Result<Measured> {
         let mut left: Vec<u32> = (0..self.plan.profile.config().records).rev().collect();
         let mut draws = self.plan.profile.requests("fill");
-        let mut run = LoadRun::new(self, (0, u64::MAX), u64::MAX, Pace::Closed);
+        let mut run = LoadRun::new(self, (0, u64::MAX), u64::MAX, Load::Max);
         loop {
             let now_ns = run.generator.wire.now_ns();
             run.send_all(now_ns, || {
@@ -102,7 +103,7 @@ impl<W: Wire> Generator<W> {
     /// The wire breaks, or what comes is no reply.
     pub fn run(
         &mut self,
-        pace: Pace,
+        pace: Load,
         window: Window,
         (seed, name): (u64, &str),
         stop: &AtomicBool,
@@ -115,8 +116,8 @@ impl<W: Wire> Generator<W> {
         let (edge_ns, end_ns) = ([from_ns.saturating_sub(margin_ns), until_ns + margin_ns], until_ns + margin_ns);
         let mut requests = self.plan.profile.requests(name);
         let mut arrivals = match pace {
-            Pace::Open { rate_rps } => Some(Poisson::new(rate_rps, seed, name).map(|ns| start_ns + ns).peekable()),
-            Pace::Closed => None,
+            Load::Rps(rate_rps) => Some(Poisson::new(rate_rps, seed, name).map(|ns| start_ns + ns).peekable()),
+            Load::Max => None,
         };
         let mut run = LoadRun::new(self, (from_ns, until_ns), end_ns, pace);
         let mut edges = 0;
@@ -201,13 +202,13 @@ fn unsent(arrivals: &mut Peekable<impl Iterator<Item = u64>>, (from_ns, until_ns
 }
 
 impl<'a, W: Wire> LoadRun<'a, W> {
-    fn new(generator: &'a mut Generator<W>, (from_ns, until_ns): (u64, u64), end_ns: u64, pace: Pace) -> Self {
+    fn new(generator: &'a mut Generator<W>, (from_ns, until_ns): (u64, u64), end_ns: u64, pace: Load) -> Self {
         let depth = generator.plan.depth;
         for flow in &mut generator.flows {
             flow.reset(depth.next_power_of_two());
         }
         let flows = 0..generator.flows.len();
-        let idle = (pace == Pace::Closed).then(|| flows.flat_map(|flow| std::iter::repeat_n(flow, depth)).collect());
+        let idle = (pace == Load::Max).then(|| flows.flat_map(|flow| std::iter::repeat_n(flow, depth)).collect());
         let out = Measured::new(until_ns - from_ns);
         Self { generator, from_ns, until_ns, end_ns, out, idle, next: 0, next_look_ns: 0 }
     }

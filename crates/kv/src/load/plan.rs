@@ -7,18 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::profile::Profile;
 use crate::recorder::Recorder;
 
-/// How requests are paced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Pace {
-    /// Poisson arrivals at this rate, whatever comes back.
-    Open {
-        /// Requests per second.
-        rate_rps: u64,
-    },
-    /// Every flow has its window full at any time.
-    Closed,
-}
-
 /// What is asked for, and what becomes of requests without an answer.
 #[derive(Clone, Debug)]
 pub struct Plan {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use napier_core::time::Span;
-use napier_sim::machine::figures::{self, Figures, Length};
-use napier_sim::machine::{Class, Pace};
+use napier_sim::machine::Class;
+use napier_sim::machine::figures::{self, Experiment, Figures, Length, Setting};
 use serde::Serialize;
 
 use super::{AdviseError, Effort, Workload};
@@ -82,16 +82,13 @@ pub fn simulate(
     let service_ns: Arc<[u64]> = workload.service.as_ref().map_or_else(Vec::new, |it| it.points_ns(POINTS)).into();
     let connections = (workload.connections / workload.queues).max(1);
     let core = core_of(machine, mode, service_ns);
-    let (pace, queue_rps) = match load {
-        Load::Max => (Pace::Closed, None),
-        Load::Rps(rate_rps) => {
-            let rate_rps = (rate_rps / u64::from(workload.queues)).max(1);
-            (Pace::Open { rate_rps }, Some(rate_rps))
-        }
+    let queue_rps = match load {
+        Load::Max => None,
+        Load::Rps(rate_rps) => Some((rate_rps / u64::from(workload.queues)).max(1)),
     };
-    let clients = clients_of(machine, connections, pace);
+    let clients = clients_of(machine, connections, queue_rps.map_or(Load::Max, Load::Rps));
     let length = Length { warm_up: WARM_UP, measured: extent.measured(queue_rps) };
-    figures::run_or_stop(&core, &clients, length, seed, stop)
+    figures::run_or_stop(&Experiment { setting: Setting::Server(core, clients), length, seed }, stop)
 }
 
 /// A mode at a rate. Latencies count from when a request was due; with several seeds they are of all requests together.

@@ -10,13 +10,14 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
+use crate::loads::Load;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use anyhow::ensure;
 use napier_kv::load::codec::Format;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::load::plan::{Measured, Window};
 use serde::{Deserialize, Serialize};
 
 pub use channel::{Secret, SecretError};
@@ -38,7 +39,7 @@ pub(crate) struct Offer {
     pub(crate) format: String,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
-    pub(crate) pace: Pace,
+    pub(crate) pace: Load,
     pub(crate) window: Window,
 }
 
@@ -46,7 +47,7 @@ impl Offer {
     /// How requests are written, if all of it can be run.
     fn check(&self) -> anyhow::Result<Format> {
         ensure!((1..=4096).contains(&self.flows), "1 to 4096 flows, not {}", self.flows);
-        if let Pace::Open { rate_rps } = self.pace {
+        if let Load::Rps(rate_rps) = self.pace {
             ensure!((1..=RATE_RPS_MAX).contains(&rate_rps), "1 to {RATE_RPS_MAX} requests per second, not {rate_rps}");
         }
         let Window { warm_up, measure, margin, drain } = self.window;

@@ -1,5 +1,6 @@
 //! Agent and driver over loopback: who is let in, what is refused, what ends.
 
+use crate::loads::Load;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Pace, Window};
+use napier_kv::load::plan::Window;
 
 use super::channel::{ChannelError, ChannelSide, Secret, TO_AGENT_BYTES_MAX, open};
 use super::driver::Driver;
@@ -57,7 +58,7 @@ fn offer(server: SocketAddr) -> Offer {
         drain: Duration::ZERO,
     };
     let format = "ascii".to_owned();
-    Offer { server, proto: Proto::Tcp, format, flows: 1, seed: 1, pace: Pace::Closed, window }
+    Offer { server, proto: Proto::Tcp, format, flows: 1, seed: 1, pace: Load::Max, window }
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn a_run_that_cannot_be_fails_and_the_next_is_served() {
     for (wrong, said) in [
         (offer(free), "is a server running there?"),
         (Offer { flows: 0, ..offer(free) }, "1 to 4096 flows"),
-        (Offer { pace: Pace::Open { rate_rps: 0 }, ..offer(free) }, "requests per second"),
+        (Offer { pace: Load::Rps(0), ..offer(free) }, "requests per second"),
         (Offer { format: "morse".to_owned(), ..offer(free) }, "format"),
     ] {
         let error = driver.offer(&wrong, &channel().0, &NEVER, &mut |_| ()).unwrap_err();

@@ -5,16 +5,13 @@
 //! no CPU and of which any number pass at once, behind a protocol of our own over TCP.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use napier_kv::service::Service;
 use serde::Serialize;
 
-use super::flows::{
-    Ask, Case, ClientOutcome, ClientPace, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells,
-};
+use super::flows::{Ask, Case, ClientOutcome, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
 use crate::cpus::CpuLayout;
-use crate::loads::SustainSearch;
+use crate::loads::{Load, SustainSearch};
 use crate::subject::Backend;
 
 /// Most connections, which is the most operations in hand.
@@ -112,15 +109,14 @@ pub fn storage(
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<Storage>> {
     let common = &config.flows_config;
-    let period = Duration::from_nanos((1_000_000_000 / config.rate.max(1)).max(1));
     let cells = config.sizes.iter().flat_map(|&bytes| {
         common.subjects.iter().map(move |&subject| {
             let ask = Ask::Store { bytes, read_pct: config.read_pct, seed: config.seed };
             let (mode, connections, service) = (subject.mode, config.connections, Some(config.service.clone()));
-            let pace = ClientPace::Open { period };
+            let load = Load::Rps(config.rate.max(1));
             (
                 bytes,
-                FlowCell::new(common, subject, Case { mode, connections, ask, service, pace, length: common.length }),
+                FlowCell::new(common, subject, Case { mode, connections, ask, service, load, length: common.length }),
             )
         })
     });

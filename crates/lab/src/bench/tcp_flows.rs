@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-use super::flows::{Ask, Case, ClientPace, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
+use super::flows::{Ask, Case, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
 use crate::cpus::CpuLayout;
+use crate::loads::Load;
 use crate::subject::Backend;
 
 /// Most flows: what fits into the range of ephemeral ports.
@@ -89,7 +90,7 @@ pub fn tcp_flows(
         for &subject in &common.subjects {
             let ask = Ask::Echo { request: config.request_bytes as usize, response: response as usize };
             let (mode, connections, length) = (subject.mode, config.flows, common.length);
-            let case = Case { mode, connections, ask, service: None, pace: ClientPace::Closed, length };
+            let case = Case { mode, connections, ask, service: None, load: Load::Max, length };
             cells.push((response, FlowCell::new(common, subject, case)));
         }
     }

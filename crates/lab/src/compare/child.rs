@@ -4,6 +4,7 @@
 //! reports. The child ends when its standard input does, so it never outlives its parent; the parent ends its own
 //! child when the run is over, however it ends.
 
+use crate::loads::Load;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use napier_kv::load::codec::Format;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::load::plan::{Measured, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_linux::process::this_program;
 use napier_runtime::device::{MemifConfig, MemifRole, MemifSecret};
@@ -49,7 +50,7 @@ pub(crate) struct Task {
     pub(crate) proto: Proto,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
-    pub(crate) pace: Pace,
+    pub(crate) pace: Load,
     pub(crate) window: Window,
 }
 

@@ -1,9 +1,10 @@
 //! The figures of one run, from what was counted in it.
 
+use crate::loads::Load;
 use std::time::Duration;
 
 use napier_core::context::PollContext;
-use napier_kv::load::plan::{Measured, Pace, nanos};
+use napier_kv::load::plan::{Measured, nanos};
 
 use super::kernel::counters::Counted;
 use super::meter::CaseResult;
@@ -13,7 +14,7 @@ use crate::stats::{Cdf, CoreUse, CpuSplit, Figures, Summary};
 
 /// `None` if no request was answered.
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Pace) -> Option<Figures> {
+pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Load) -> Option<Figures> {
     let measured = &result.measured;
     let requests = measured.answered as f64;
     let per_s = |count: f64| count / result.seconds;
@@ -59,14 +60,14 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Pace) -> Op
     reason = "a share of a count"
 )]
 pub(super) fn in_time(measured: &Measured) -> u64 {
-    let share = in_time_pct(Pace::Open { rate_rps: 0 }, measured).unwrap_or(100.0) / 100.0;
+    let share = in_time_pct(Load::Rps(0), measured).unwrap_or(100.0) / 100.0;
     (measured.due as f64 * share).round() as u64
 }
 
 /// `None` where what is due depends on what is answered, and from an agent that does not count it.
 #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-fn in_time_pct(pace: Pace, measured: &Measured) -> Option<f64> {
-    if pace == Pace::Closed || measured.due == 0 {
+fn in_time_pct(pace: Load, measured: &Measured) -> Option<f64> {
+    if pace == Load::Max || measured.due == 0 {
         return None;
     }
     // What the way holds however fast the server is.
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn is_sustained(rate_rps: u64, measured: &Measured) -> bool {
-        let pct = in_time_pct(Pace::Open { rate_rps }, measured).expect("an open loop");
+        let pct = in_time_pct(Load::Rps(rate_rps), measured).expect("an open loop");
         SustainSearch::judge(pct, 100.0).is_ok()
     }
 
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn a_closed_loop_and_an_old_agent_say_nothing_of_it() {
         let measured = Measured { due: 100, in_time: 1, ..Measured::new(1_000_000) };
-        assert_eq!(in_time_pct(Pace::Closed, &measured), None);
-        assert_eq!(in_time_pct(Pace::Open { rate_rps: 5 }, &Measured::new(1_000_000)), None);
+        assert_eq!(in_time_pct(Load::Max, &measured), None);
+        assert_eq!(in_time_pct(Load::Rps(5), &Measured::new(1_000_000)), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use napier_kv::load::plan::{Pace, nanos};
+use napier_kv::load::plan::nanos;
 use napier_verdict::sustain::Attempt;
 use napier_verdict::{Beside, Settings, Slice, Slices};
 
@@ -241,9 +241,9 @@ impl LoadFound {
     }
 
     fn figures_of(&self, index: usize, sum: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
-        let pace = self.load.pace();
+        let pace = self.load;
         // What was on its way at the end of each slice is counted there.
-        let in_time_pct = self.slices.in_time(index).map(|share| 100.0 * share).filter(|_| pace != Pace::Closed);
+        let in_time_pct = self.slices.in_time(index).map(|share| 100.0 * share).filter(|_| pace != Load::Max);
         Some(Figures { in_time_pct, ..figures(sum, layout, pace)? }.rounded())
     }
 

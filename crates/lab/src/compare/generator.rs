@@ -1,5 +1,6 @@
 //! The load generator on a device of an engine, in this process or in one of its own.
 
+use crate::loads::Load;
 use std::net::SocketAddrV4;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
@@ -9,7 +10,7 @@ use napier_kv::load::codec::Format;
 use napier_kv::load::engine::EngineClient;
 use napier_kv::load::generator::Generator;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::load::plan::{Measured, Window};
 use napier_kv::load::wire::{SocketWire, Wire};
 use napier_kv::profile::Profile;
 use napier_runtime::device::DeviceHandle;
@@ -40,7 +41,7 @@ pub(crate) struct Offer {
     pub(crate) profile: Profile,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
-    pub(crate) pace: Pace,
+    pub(crate) pace: Load,
     pub(crate) window: Window,
     /// Told when the load begins.
     pub(crate) started: Option<Sender<()>>,

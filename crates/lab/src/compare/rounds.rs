@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use napier_kv::load::plan::{Pace, Window};
+use napier_kv::load::plan::Window;
 use napier_rng::{Xoshiro256PlusPlus, below};
 use napier_verdict::Settings;
 use napier_verdict::sustain::{self, Search};
@@ -20,6 +20,7 @@ use super::process;
 use super::stand::{self, MARGIN, SliceOf, Stand};
 use super::workload::{OfferedLoad, Workload};
 use crate::cpus::CpuLayout;
+use crate::loads::Load;
 use crate::modes::Mode;
 use crate::report::{hdrlog, one_line, progress::Progress};
 use crate::subject::{Backend, Subject};
@@ -106,7 +107,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Measures one slice of a subject.
-    fn slice(&mut self, subject: usize, pace: Pace, seed: u64, counted: bool) -> anyhow::Result<CaseResult> {
+    fn slice(&mut self, subject: usize, pace: Load, seed: u64, counted: bool) -> anyhow::Result<CaseResult> {
         self.slices += 1;
         let (of, comparison) = (self.subjects[subject], self.comparison);
         if self.is_held(of) {
@@ -147,7 +148,7 @@ impl<'a> Rounds<'a> {
         }
         let subject = Subject::engine(Mode::FullBusy);
         let at = self.subjects.iter().position(|one| *one == subject)?;
-        let result = self.slice(at, Pace::Closed, self.comparison.config.seed, false).ok()?;
+        let result = self.slice(at, Load::Max, self.comparison.config.seed, false).ok()?;
         let answered = result.measured.answered.max(1);
         #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
         let per_s = answered as f64 * 1e9 / result.measured.window_ns as f64;
@@ -156,7 +157,7 @@ impl<'a> Rounds<'a> {
 
     /// Finds the rate that a subject sustains, near enough to choose loads by.
     pub(super) fn search(&mut self, subject: usize, found: &mut Found) -> anyhow::Result<u64> {
-        let closed = self.slice(subject, Pace::Closed, self.comparison.config.seed, false)?;
+        let closed = self.slice(subject, Load::Max, self.comparison.config.seed, false)?;
         #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
         let first = (closed.measured.answered as f64 * 1e9 / closed.measured.window_ns as f64 * 0.8).max(1000.0);
         let mut tried = 0;
@@ -177,7 +178,7 @@ impl<'a> Rounds<'a> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is neither")]
         let rate_rps = rate.max(1.0) as u64;
         let seed = self.comparison.config.seed.wrapping_add(self.slices);
-        let result = self.slice(subject, Pace::Open { rate_rps }, seed, false)?;
+        let result = self.slice(subject, Load::Rps(rate_rps), seed, false)?;
         found.try_rate(subject, rate_rps, &self.layouts[subject], &result);
         Ok(true)
     }
@@ -240,7 +241,7 @@ impl<'a> Rounds<'a> {
         for subject in order {
             let name = self.subjects[subject];
             self.progress.message(format!("{name} at {load}, round {}", round + 1));
-            match self.slice(subject, load.pace(), seed, round < COUNTED_ROUNDS) {
+            match self.slice(subject, load, seed, round < COUNTED_ROUNDS) {
                 Ok(result) => {
                     self.try_histogram(at, subject, found, &result);
                     found.add(at, subject, round, &self.layouts[subject], result);

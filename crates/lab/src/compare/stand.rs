@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use napier_kv::load::generator::Generator;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Pace, Window};
+use napier_kv::load::plan::Window;
 use napier_kv::load::wire::Wire;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::UserEvent;
@@ -30,6 +30,7 @@ use super::server::{Common, WorkerMode, WorkerSetup, run_worker};
 use super::workload::{OfferedLoad, Workload};
 use crate::apply;
 use crate::cpus::CpuLayout;
+use crate::loads::Load;
 use crate::modes::{Mode, ServerStyle};
 use crate::offer::plan;
 use crate::pair::never_interrupt;
@@ -86,7 +87,7 @@ struct Shared {
 
 /// One slice for the client.
 struct SliceTask {
-    pace: Pace,
+    pace: Load,
     window: Window,
     seed: u64,
 }
@@ -95,7 +96,7 @@ struct SliceTask {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SliceOf {
     pub(super) mode: Mode,
-    pub(super) pace: Pace,
+    pub(super) pace: Load,
     pub(super) length: Duration,
     /// Of arrivals: slices of one round have the same.
     pub(super) seed: u64,
@@ -117,7 +118,7 @@ impl Stand {
         let plan = base.mode.plan();
         let window = window(Duration::ZERO);
         workload.server.restart_service();
-        let ends = Ends::new(workload, base, &plan, &cpus, OfferedLoad { pace: Pace::Closed, window }, interrupted)?;
+        let ends = Ends::new(workload, base, &plan, &cpus, OfferedLoad { pace: Load::Max, window }, interrupted)?;
         let shared = Arc::new(Shared {
             workload: workload.clone(),
             cpus,
@@ -151,7 +152,7 @@ impl Stand {
                 Ok(())
             })
         })?;
-        let first = SliceOf { mode: Mode::Base, pace: Pace::Closed, length: FIRST, seed: workload.seed };
+        let first = SliceOf { mode: Mode::Base, pace: Load::Max, length: FIRST, seed: workload.seed };
         stand.slice(first, interrupted)?;
         Ok(stand)
     }
@@ -253,7 +254,7 @@ impl Shared {
         let wire = end.datagrams(SERVER, self.workload.flows, &queue_of)?;
         // The generator polls its own end: an interrupt there would measure the generator.
         never_interrupt(&end.engine, &end.device)?;
-        let first = plan(&self.workload.profile, Proto::Udp, Pace::Closed);
+        let first = plan(&self.workload.profile, Proto::Udp, Load::Max);
         let mut generator = Generator::new(wire, self.workload.flows, first);
         while let Ok(task) = tasks.recv() {
             let result = self.measure(&mut generator, &task);

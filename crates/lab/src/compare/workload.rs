@@ -1,10 +1,11 @@
 //! What does not change between the runs of a comparison.
 
+use crate::loads::Load;
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Pace, Window};
+use napier_kv::load::plan::Window;
 use napier_kv::profile::Profile;
 use napier_kv::session::Server;
 use napier_runtime::device::Coalesce;
@@ -20,7 +21,7 @@ use crate::shown::Shown;
 /// What is offered in a run, and when it is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct OfferedLoad {
-    pub(crate) pace: Pace,
+    pub(crate) pace: Load,
     pub(crate) window: Window,
 }
 

@@ -1,5 +1,6 @@
 //! What a simulated machine runs: a core in a mode, and its clients.
 
+use crate::loads::Load;
 use std::sync::Arc;
 
 use napier_core::completion::Tunables;
@@ -7,7 +8,7 @@ use napier_core::control::plan::Plan;
 use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_core::time::Span;
 use napier_sim::machine::figures::Core;
-use napier_sim::machine::{Clients, Pace, RTO_MIN, Work};
+use napier_sim::machine::{Clients, RTO_MIN, Work};
 
 use super::MachineFile;
 use crate::modes::Mode;
@@ -56,19 +57,19 @@ pub fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Cor
 
 /// A machine's clients, with so many connections to one queue. How many queues there are beside it is nothing to them.
 #[must_use]
-pub fn clients_of(machine: &MachineFile, connections: u16, pace: Pace) -> Clients {
+pub fn clients_of(machine: &MachineFile, connections: u16, load: Load) -> Clients {
     let client = machine.client;
-    let rate_rps = match pace {
-        Pace::Open { rate_rps } => rate_rps.min(client.step_grows_until_rps),
-        Pace::Closed => 0,
+    let rate_rps = match load {
+        Load::Rps(rate_rps) => rate_rps.min(client.step_grows_until_rps),
+        Load::Max => 0,
     };
     let grown = |at_rest: u64, per_100k: u64| at_rest + per_100k * rate_rps / 100_000;
     // A closed loop keeps its client busy all the time, so that it has no interrupts of its own to meet.
-    let is_closed = pace == Pace::Closed;
+    let is_closed = load == Load::Max;
     let step_share = if is_closed { 0 } else { grown(client.step_share, client.step_share_per_100k) };
     Clients {
         connections,
-        pace,
+        load,
         to_server: Span::from_ns(client.to_server_ns),
         to_client: Span::from_ns(client.to_client_ns),
         to_client_noise: Span::from_ns(client.to_client_noise_ns),

@@ -1,5 +1,6 @@
 //! An act: rounds of traffic and disturbances, then quiet and the checks.
 
+use napier_lab::loads::Load;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use napier_core::frames::Template;
 use napier_kv::load::generator::Generator;
 use napier_kv::load::net::Proto;
-use napier_kv::load::plan::{Measured, Pace, Window};
+use napier_kv::load::plan::{Measured, Window};
 use napier_kv::profile::{Profile, ProfileConfig};
 use napier_lab::compare::parts::{CLIENT_PORT, Pair, RawFlow, RawWire, SERVER, filled, plan};
 use napier_lab::cpus::CpuLayout;
@@ -80,7 +81,7 @@ impl Act<'_> {
 
     /// Half of what a closed loop gets answered without any disturbance.
     fn calibrate(&mut self) -> anyhow::Result<()> {
-        let measured = offer(&mut self.client, self.seed, Pace::Closed, CALIBRATION, &AtomicBool::new(false))?;
+        let measured = offer(&mut self.client, self.seed, Load::Max, CALIBRATION, &AtomicBool::new(false))?;
         let full_load_rps = measured.answered * 1_000_000_000 / measured.window_ns;
         self.half_load_rps = (full_load_rps / 2).clamp(2_000, 150_000);
         self.book(&measured)?;
@@ -122,7 +123,7 @@ impl Act<'_> {
                 quiet.store(true, Ordering::Relaxed);
                 result
             });
-            let measured = offer(client, seed, Pace::Open { rate_rps }, length, &quiet);
+            let measured = offer(client, seed, Load::Rps(rate_rps), length, &quiet);
             // A worker that blocks in a send while nobody reads does not hear that it shall stop.
             let (ended, mut told) = (Instant::now(), false);
             while !disturbing.is_finished() {
@@ -216,14 +217,14 @@ fn client(pair: &Pair, profile: &Profile, flows: usize) -> anyhow::Result<Genera
         })
         .collect();
     let wire = RawWire::new(&pair.engine, &pair.peer, ways, CLIENT_PORT)?;
-    Ok(Generator::new(wire, flows, plan(profile, Proto::Udp, Pace::Closed)))
+    Ok(Generator::new(wire, flows, plan(profile, Proto::Udp, Load::Max)))
 }
 
 /// Offers a load, all of which counts.
 fn offer(
     client: &mut Generator<RawWire>,
     seed: u64,
-    pace: Pace,
+    pace: Load,
     length: Duration,
     stop: &AtomicBool,
 ) -> anyhow::Result<Measured> {

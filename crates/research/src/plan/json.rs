@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use napier_lab::loads::Load;
 use napier_lab::machines::Parameter;
 use serde::{Deserialize, Serialize};
 
-use super::event_loop::EventLoopPlan;
-use super::load::Load;
-use super::run::{PlanCell, Predicted};
-use super::score::{Errors, Score, error, figures, instructions, is_fitted};
+use super::score::{Errors, Score, error, pairs};
+use super::{Kind, Plan, PlanCell, PlanLoad};
 
-/// The whole.
+/// The whole. What is said of a server alone is absent elsewhere.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "documented in docs/json.md under the same names")]
 pub struct JsonPlan {
@@ -20,17 +19,22 @@ pub struct JsonPlan {
     pub cells: Vec<JsonCell>,
     pub fitted: Option<JsonErrors>,
     pub checked: Option<JsonErrors>,
-    pub max_qps_pct: Option<f64>,
-    pub order: Vec<JsonOrder>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_qps_pct: Option<Option<f64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Vec<JsonOrder>>,
     pub parameters: Vec<JsonParameter>,
 }
 
-/// One cell.
+/// One cell. The load of a server is a number or `"max"`, that of others a text.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "documented in docs/json.md under the same names")]
 pub struct JsonCell {
     pub mode: String,
-    pub load_rps: serde_json::Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_rps: Option<Load>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
     pub backend: String,
     pub fitted: bool,
     pub failed: Option<String>,
@@ -50,7 +54,7 @@ pub struct JsonErrors {
 /// Agreement of the order of modes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JsonOrder {
-    pub load_rps: serde_json::Value,
+    pub load_rps: Load,
     pub tau_p99: f64,
     pub tau_cpu: f64,
 }
@@ -67,7 +71,7 @@ pub struct JsonParameter {
 }
 
 impl From<Errors> for JsonErrors {
-    fn from(Errors { figures, median_pct, p90_pct }: Errors) -> Self {
+    fn from(Errors { figures, median_pct, p90_pct, .. }: Errors) -> Self {
         Self { figures, median_pct, p90_pct }
     }
 }
@@ -87,75 +91,44 @@ impl From<&Parameter> for JsonParameter {
 
 /// A plan's cells and score.
 #[must_use]
-pub fn json(plan: &EventLoopPlan, cells: &[PlanCell], score: &Score) -> JsonPlan {
-    let order = |(load, tau_p99, tau_cpu): &(Load, f64, f64)| JsonOrder {
-        load_rps: load_rps(*load),
+pub fn json(plan: &Plan, cells: &[PlanCell], score: &Score) -> JsonPlan {
+    let order = |(load, tau_p99, tau_cpu): &(PlanLoad, f64, f64)| JsonOrder {
+        load_rps: load.load,
         tau_p99: *tau_p99,
         tau_cpu: *tau_cpu,
     };
     JsonPlan {
         title: plan.title.clone(),
-        kind: super::event_loop::EVENT_LOOP.to_owned(),
-        machine: plan.machine.title.clone(),
+        kind: plan.kind.name().to_owned(),
+        machine: plan.machine_title(),
         cells: cells.iter().map(|cell| json_cell(plan, cell)).collect(),
         fitted: score.fitted.map(Into::into),
         checked: score.checked.map(Into::into),
-        max_qps_pct: score.max_qps_pct,
-        order: score.order.iter().map(order).collect(),
-        parameters: plan.machine.parameters.iter().map(Into::into).collect(),
+        max_qps_pct: score.server.as_ref().map(|server| server.max_qps_pct),
+        order: score.server.as_ref().map(|server| server.order.iter().map(order).collect()),
+        parameters: plan
+            .machine
+            .as_ref()
+            .map_or(&[][..], |machine| &machine.parameters)
+            .iter()
+            .map(Into::into)
+            .collect(),
     }
 }
 
-/// A number, or `"max"`, as in the rows of `compare`.
-fn load_rps(load: Load) -> serde_json::Value {
-    match load {
-        Load::Rate(rate) => rate.into(),
-        Load::Max => "max".into(),
-    }
-}
-
-fn json_cell(plan: &EventLoopPlan, cell: &PlanCell) -> JsonCell {
-    let mode = cell.mode.to_string();
-    let pairs = plan.published.row(&mode, cell.load).zip(cell.predicted.as_ref().ok());
-    let figures = pairs.map(|(row, predicted)| figures(&row, predicted)).into_iter().flatten();
-    let (mut published, mut error_pct) = (BTreeMap::new(), BTreeMap::new());
-    for (name, was, is) in figures.chain(instructions(plan, cell)) {
-        published.insert(name.to_owned(), was);
-        error_pct.insert(name.to_owned(), error(was, is) * 100.0);
-    }
+fn json_cell(plan: &Plan, cell: &PlanCell) -> JsonCell {
+    let pairs = pairs(plan, cell);
+    let is_server = plan.kind == Kind::EventLoop;
+    let predicted = cell.predicted.iter().flatten().map(|(name, value)| ((*name).to_owned(), *value));
     JsonCell {
-        fitted: is_fitted(plan, cell),
-        mode,
-        load_rps: load_rps(cell.load),
+        mode: cell.mode.name.clone(),
+        load_rps: is_server.then_some(cell.load.load),
+        load: (!is_server).then(|| cell.load.to_string()),
         backend: "sim".to_owned(),
+        fitted: plan.is_fitted(cell),
         failed: cell.predicted.as_ref().err().cloned(),
-        predicted: cell.predicted.as_ref().map(all).unwrap_or_default(),
-        published,
-        error_pct,
+        predicted: predicted.collect(),
+        published: pairs.iter().map(|(name, was, _)| ((*name).to_owned(), *was)).collect(),
+        error_pct: pairs.iter().map(|(name, was, is)| ((*name).to_owned(), error(*was, *is) * 100.0)).collect(),
     }
-}
-
-fn all(predicted: &Predicted) -> BTreeMap<String, f64> {
-    let pairs = [
-        ("qps", predicted.qps),
-        ("avg_us", predicted.avg_us),
-        ("p50_us", predicted.p50_us),
-        ("p95_us", predicted.p95_us),
-        ("p99_us", predicted.p99_us),
-        ("cpu_pct", predicted.cpu_pct),
-        ("cpu_user_pct", predicted.cpu_user_pct),
-        ("cpu_system_pct", predicted.cpu_system_pct),
-        ("cpu_irq_pct", predicted.cpu_irq_pct),
-        ("cpu_softirq_pct", predicted.cpu_softirq_pct),
-        ("cpu_spin_pct", predicted.cpu_spin_pct),
-        ("cycles_per_query_corrected", predicted.cycles_per_query_corrected),
-        ("instructions_per_query_corrected", predicted.instructions_per_query_corrected),
-        ("interrupts_per_s_per_core", predicted.interrupts_per_s_per_core),
-        ("polls_per_s_per_core", predicted.polls_per_s_per_core),
-        ("empty_polls_pct", predicted.empty_polls_pct),
-        ("work_per_poll", predicted.work_per_poll),
-        ("events_per_wait", predicted.events_per_wait),
-        ("lost_per_s_per_core", predicted.lost_per_s_per_core),
-    ];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

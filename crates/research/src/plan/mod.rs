@@ -1,13 +1,16 @@
 //! Plans: a published experiment as parameters, predicted cell by cell on a simulated machine, beside what was published.
 //!
-//! A plan is of a kind: `read`, `run`, `score`, `table` and `json` are of an event loop, a server that waits in an event context, [`Grid`] is of the others.
+//! ```text
+//! file --read--> Plan: kind, machine, modes, loads --run--> PlanCell for each mode at each load --score--> table, json, page
+//! ```
+//!
 //! A plan names a machine, modes and loads; nothing that was measured is in either but the figures that a machine file says it was
-//! fitted to. `docs/plans.md` describes both files.
+//! fitted to. `docs/plans.md` describes both files. [`kind`](Kind) has what differs from one kind of plan to another.
 
-mod event_loop;
+mod figures;
 mod files;
-mod grid;
 mod json;
+mod kind;
 mod load;
 mod page;
 mod published;
@@ -17,18 +20,149 @@ mod run;
 mod score;
 mod table;
 
-pub use event_loop::EventLoopPlan;
-pub use files::PlanError;
-pub use grid::{Grid, GridCell, GridKind, JsonGrid, JsonGridCell, grid_json, grid_table, run_grid};
+use napier_core::group::Settings;
+use napier_lab::machines::MachineFile;
+
+pub use figures::{NAMES, Predicted, of};
+pub use files::{PlanError, named, names};
 pub use json::{JsonCell, JsonPlan, json};
-pub use load::Load;
+pub use kind::{Kind, PlanMode, With};
+pub use load::{Asked, PlanLoad};
 pub use page::page;
-pub use published::{Published, PublishedRow};
-pub use read::{AnyPlan, named};
-pub use result::{Results, ResultsError, cell_name, merge};
-pub use run::{PlanCell, Predicted, run};
+pub use published::Published;
+pub use result::{Results, ResultsError, merge};
+pub use run::{PlanCell, run};
 pub use score::{Score, score};
 pub use table::table;
+
+/// A plan with its machine and what was published.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What stands in its file.
+    pub text: String,
+    /// Of what.
+    pub kind: Kind,
+    /// What it reproduces.
+    pub title: String,
+    /// Modes, in the plan's order.
+    pub modes: Vec<PlanMode>,
+    /// Loads.
+    pub loads: Vec<PlanLoad>,
+    /// The machine; `None`: that of [`contention`](crate::contention).
+    pub machine: Option<Box<MachineFile>>,
+    /// How many there are of what.
+    pub scale: Scale,
+    /// Runs of each cell.
+    pub seeds: u16,
+    /// The first of their seeds.
+    pub seed: u64,
+    /// What a document printed.
+    pub published: Published,
+}
+
+/// How many there are of what.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[expect(missing_docs, reason = "docs/plans.md describes them under the same names")]
+pub enum Scale {
+    /// Queues with a core each, of which one is simulated.
+    Queues { queues: u16, connections: u16 },
+    /// Two hosts of one queue each.
+    Pair,
+    /// Two hosts of many CPUs.
+    Hosts { cpus: u16, queues: u16, threads: u16, flows: u16 },
+    /// A server of many CPUs: connections and full rate of each queue, and how groups decide, but for their policy.
+    Server { connections: u16, full_rps: u64, group: Settings },
+    /// Programs that send.
+    Senders { senders: u16, queues: u16 },
+}
+
+impl Scale {
+    const fn is_senders(&self) -> bool {
+        matches!(self, Self::Senders { .. })
+    }
+}
+
+impl Plan {
+    /// Every cell, load by load as the document has them.
+    pub fn cells(&self) -> impl Iterator<Item = (PlanLoad, &PlanMode)> {
+        self.loads.iter().flat_map(|load| self.modes.iter().map(|mode| (*load, mode)))
+    }
+
+    /// Keeps these modes only.
+    ///
+    /// # Errors
+    /// The modes that there are, if one is not among them.
+    pub fn keep_modes(&mut self, wanted: &[String]) -> Result<(), String> {
+        let names: Vec<&str> = self.modes.iter().map(|mode| mode.name.as_str()).collect();
+        if let Some(mode) = wanted.iter().find(|mode| !names.contains(&mode.as_str())) {
+            return Err(format!("{mode} is no mode of this plan, which has {}", names.join(", ")));
+        }
+        self.modes.retain(|mode| wanted.contains(&mode.name));
+        Ok(())
+    }
+
+    /// The machine in words.
+    #[must_use]
+    pub fn machine_title(&self) -> String {
+        match (&self.machine, self.scale) {
+            (Some(machine), _) => machine.title.clone(),
+            (None, Scale::Senders { senders, queues }) => {
+                format!("{senders} senders on {queues} transmit queues, the machine of `napier sim transmit`")
+            }
+            (None, _) => String::new(),
+        }
+    }
+
+    /// Whether figures of the machine were fitted to the row of a cell.
+    #[must_use]
+    pub fn is_fitted(&self, cell: &PlanCell) -> bool {
+        let (mode, load) = (&cell.mode.name, cell.load.to_string());
+        let of_kind = format!("{}:{mode}", self.kind.name());
+        let is_it = |machine: &MachineFile| machine.is_fitted_to(mode, &load) || machine.is_fitted_to(&of_kind, &load);
+        self.machine.as_ref().is_some_and(|machine| is_it(machine))
+    }
+
+    /// The figures that its table has.
+    #[must_use]
+    pub fn columns(&self) -> &[&'static str] {
+        match &self.published.columns[..] {
+            [] => self.kind.columns(),
+            // Those of the event loop have a table with as many as a page is wide.
+            columns if columns.starts_with(self.kind.columns()) => self.kind.columns(),
+            columns => columns,
+        }
+    }
+
+    /// The figures that its cells have.
+    fn figures(&self) -> Vec<&'static str> {
+        let mut names = self.kind.figures().to_vec();
+        let more = self.published.columns.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>();
+        names.extend(more);
+        names
+    }
+
+    /// Queues of which one is simulated.
+    fn alike(&self) -> f64 {
+        match self.scale {
+            Scale::Queues { queues, .. } => f64::from(queues),
+            _ => 1.0,
+        }
+    }
+
+    /// CPUs of a host.
+    fn host_cpus(&self) -> f64 {
+        match self.scale {
+            Scale::Hosts { cpus, .. } => f64::from(cpus),
+            _ => 1.0,
+        }
+    }
+
+    /// Figures of the machine, and how many of them were fitted.
+    fn parameters(&self) -> (usize, usize) {
+        let parameters = self.machine.as_ref().map_or(&[][..], |machine| &machine.parameters);
+        (parameters.len(), parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count())
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::files::{PlanError, plan_names};
-use super::grid::{grid_table, run_grid};
-use super::read::{AnyPlan, named};
-use super::run::run;
-use super::score::score;
-use super::table::table;
+use super::{PlanError, named, names, run, score, table};
 
 const HEAD: &str = "\
 # How near predictions are
@@ -97,21 +92,18 @@ Loss but in a ring that is full, congestion, TCP's windows, transmit interrupts,
 /// A plan of ours is wrong.
 pub fn page(jobs: usize, stop: &AtomicBool) -> Result<Option<String>, PlanError> {
     let mut text = HEAD.to_owned();
-    for name in plan_names() {
-        let table = match named(name)? {
-            // Where nothing was published, no table says how near it is.
-            AnyPlan::Grid(grid) if grid.published.is_empty() => continue,
-            AnyPlan::EventLoop(plan) => {
-                let wanted: Vec<_> = plan.cells().collect();
-                let cells = run(&plan, &wanted, jobs, stop, &|_, _| ());
-                (cells.len() == wanted.len()).then(|| table(&plan, &cells, &score(&plan, &cells)))
-            }
-            AnyPlan::Grid(grid) => {
-                let cells = run_grid(&grid, jobs, stop, &|_, _| ());
-                (cells.len() == grid.cells().count()).then(|| grid_table(&grid, &cells))
-            }
-        };
-        let Some(table) = table else { return Ok(None) };
+    for name in names() {
+        let plan = named(name)?;
+        // Where nothing was published, no table says how near it is.
+        if plan.published.rows.is_empty() {
+            continue;
+        }
+        let wanted: Vec<_> = plan.cells().collect();
+        let cells = run(&plan, &wanted, jobs, stop, &|_, _| ());
+        if cells.len() < wanted.len() {
+            return Ok(None);
+        }
+        let table = table(&plan, &cells, &score(&plan, &cells));
         text += &format!("\n## {name}\n\n```text\n{table}```\n");
     }
     Ok(Some(text + TAIL))

@@ -1,61 +1,52 @@
-//! What documents printed.
+//! What documents printed, as rows of named figures: a table of mode, load and figures, with the names in its first line.
 
-use std::str::FromStr;
+use napier_scenario::ParseError;
+use napier_scenario::read::Node;
 
-use super::load::Load;
+use super::figures::{NAMES, name_of};
+use super::files::table_text;
 
-/// The tables that the program brings along: name, text.
-const TABLES: &[(&str, &str)] = &[("irq-suspension", include_str!("../../plans/published/irq-suspension.csv"))];
-
-/// One row of a document.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[expect(missing_docs, reason = "the unit stands last in the name")]
-pub struct PublishedRow {
-    pub qps: f64,
-    pub avg_us: f64,
-    pub p95_us: f64,
-    pub p99_us: f64,
-    pub cpu_pct: f64,
-    pub cycles_per_query_corrected: f64,
-    pub instructions_per_query_corrected: f64,
-}
-
-/// Rows by mode and load.
+/// The rows of a table.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Published(Vec<(String, Load, PublishedRow)>);
+pub struct Published {
+    /// Names of the figures.
+    pub columns: Vec<&'static str>,
+    /// Mode, load, figures.
+    pub rows: Vec<(String, String, Vec<f64>)>,
+}
 
 impl Published {
-    /// The table of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let (_, text) = TABLES.iter().find(|(known, _)| *known == name)?;
-        let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
-        Some(Self(lines.map(|line| row(line).expect("a table of ours")).collect()))
+    /// Reads what a plan names: a table that comes along, or a file.
+    pub(super) fn read(node: &Node<'_>) -> Result<Self, ParseError> {
+        let name = node.text("the name of a published table, or its file")?;
+        let text = table_text(name).ok_or_else(|| node.error(format!("there is no published table {name:?}")))?;
+        Self::parse(&text).map_err(|why| node.error(format!("{name}: {why}")))
     }
 
-    /// The row of a cell, if the table has it.
-    #[must_use]
-    pub fn row(&self, mode: &str, load: Load) -> Option<PublishedRow> {
-        self.0.iter().find(|(of, at, _)| of == mode && *at == load).map(|(_, _, row)| *row)
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        let head = lines.next().ok_or("it has no line of names")?;
+        let mut names = head.split(',').map(str::trim);
+        if (names.next(), names.next()) != (Some("mode"), Some("load")) {
+            return Err("its first line is mode,load, and the names of figures".to_owned());
+        }
+        let known =
+            |name: &str| name_of(name).ok_or_else(|| format!("{name} is no figure; they are {}", NAMES.join(", ")));
+        let columns: Vec<&'static str> = names.map(known).collect::<Result<_, _>>()?;
+        let row = |line: &str| {
+            let mut fields = line.split(',').map(str::trim);
+            let (mode, load) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+            let figures: Vec<f64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
+            (figures.len() == columns.len()).then_some((mode, load, figures))
+        };
+        let rows = lines.map(|line| row(line).ok_or_else(|| format!("{line:?} is no row of {head}")));
+        let rows = rows.collect::<Result<_, _>>()?;
+        Ok(Self { columns, rows })
     }
-}
 
-fn row(line: &str) -> Option<(String, Load, PublishedRow)> {
-    let mut fields = line.split(',');
-    let mode = fields.next()?.to_owned();
-    let load = match fields.next()? {
-        "MAX" => Load::Max,
-        rate => Load::Rate(rate.strip_suffix('K')?.parse::<u64>().ok()? * 1000),
-    };
-    let mut number = || f64::from_str(fields.next()?).ok();
-    let row = PublishedRow {
-        qps: number()?,
-        avg_us: number()?,
-        p95_us: number()?,
-        p99_us: number()?,
-        cpu_pct: number()?,
-        cycles_per_query_corrected: number()?,
-        instructions_per_query_corrected: number()?,
-    };
-    Some((mode, load, row))
+    /// The figures of a cell, if the table has them.
+    #[must_use]
+    pub fn row(&self, mode: &str, load: &str) -> Option<&[f64]> {
+        self.rows.iter().find(|(of, at, _)| of == mode && at == load).map(|(.., figures)| figures.as_slice())
+    }
 }

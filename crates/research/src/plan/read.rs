@@ -1,44 +1,212 @@
 //! Plan files, of whatever kind.
 
+use napier_core::group::{DELAY_TARGET_MAX, DELAY_TARGET_MIN, Settings};
+use napier_lab::machines::{self, MachineFile};
+use napier_lab::modes::Mode;
 use napier_scenario::ParseError;
-use napier_scenario::read::read_file;
+use napier_scenario::read::{Node, Table, read_file};
+use napier_sim::machine::smp::Many;
 
-use super::event_loop::{EVENT_LOOP, EventLoopPlan};
-use super::files::{PlanError, plan_text};
-use super::grid::{Grid, GridKind};
+use super::kind::With;
+use super::load::loads;
+use super::published::Published;
+use super::{Kind, Plan, PlanMode, Scale};
+use crate::transmit::published::{QUEUES, SENDERS};
 
-/// A plan of whatever kind.
-#[derive(Clone, Debug)]
-pub enum AnyPlan {
-    /// A server that waits in an event context, and its clients.
-    EventLoop(Box<EventLoopPlan>),
-    /// Another experiment, which is run as a whole.
-    Grid(Box<Grid>),
-}
+/// Most CPUs that are simulated.
+const CPUS_MAX: i128 = 1024;
 
-/// The plan of this name, or in this file.
-///
-/// # Errors
-/// [`PlanError`] says what was expected.
-pub fn named(name: &str) -> Result<AnyPlan, PlanError> {
-    Ok(AnyPlan::parse(&plan_text(name)?, name)?)
-}
-
-impl AnyPlan {
-    /// Reads a plan by its `kind`; `file` is its name in errors.
+impl Plan {
+    /// Reads a plan; `file` is its name in errors.
     ///
     /// # Errors
     /// The first thing that is wrong, with its file and line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ParseError> {
-        let kind = read_file(text, file, |whole| {
-            let found = whole.in_order().into_iter().find(|(key, _)| *key == "kind");
-            let words: Vec<&str> = std::iter::once(EVENT_LOOP).chain(GridKind::WORDS).collect();
-            let find = |word: &str| words.contains(&word).then(|| GridKind::named(word));
-            found.map_or(Ok(None), |(_, node)| node.word(find, &words))
-        })?;
-        Ok(match kind {
-            None => Self::EventLoop(Box::new(EventLoopPlan::parse(text, file)?)),
-            Some(kind) => Self::Grid(Box::new(Grid::parse(kind, text, file)?)),
+        Self::parse_on(text, file, machines::machine)
+    }
+
+    /// The same, on the machine of this text, whatever the plan calls it.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn with_machine(text: &str, file: &str, machine_text: &str) -> Result<Self, ParseError> {
+        Self::parse_on(text, file, |node| MachineFile::parse(machine_text, node.text("a machine")?))
+    }
+
+    fn parse_on(
+        text: &str,
+        file: &str,
+        machine: impl FnOnce(&Node<'_>) -> Result<MachineFile, ParseError>,
+    ) -> Result<Self, ParseError> {
+        let plan = read_file(text, file, |whole| Self::read(whole, machine))?;
+        Ok(Self { text: text.to_owned(), ..plan })
+    }
+
+    fn read(
+        whole: Table<'_>,
+        machine: impl FnOnce(&Node<'_>) -> Result<MachineFile, ParseError>,
+    ) -> Result<Self, ParseError> {
+        let found = whole.in_order().into_iter().find(|(key, _)| *key == "kind");
+        let kind = found.map_or(Ok(Kind::EventLoop), |(_, node)| node.word(Kind::named, &Kind::WORDS))?;
+        let whole = whole.only(kind.keys())?;
+        let scale = scale(&whole, kind)?;
+        let modes = modes(&whole, kind)?;
+        let loads = loads(&whole, kind)?;
+        let machine = if kind == Kind::UdpStream { None } else { Some(Box::new(machine_of(&whole, kind, machine)?)) };
+        let mut published = whole.map("published", Published::read)?.unwrap_or_default();
+        if scale.is_senders() && scale != (Scale::Senders { senders: SENDERS, queues: QUEUES }) {
+            // The document has one number of each.
+            published = Published::default();
+        }
+        Ok(Self {
+            text: String::new(),
+            kind,
+            title: whole.need("title")?.text("what it reproduces")?.to_owned(),
+            modes,
+            loads,
+            machine,
+            scale,
+            seeds: match kind {
+                Kind::UdpStream => 1,
+                _ => whole.number("seeds", 1..=1000, if kind == Kind::EventLoop { 3 } else { 1 })?,
+            },
+            seed: if kind == Kind::UdpStream { whole.number("seed", 0..=i128::from(u64::MAX), 1)? } else { 1 },
+            published,
         })
     }
+}
+
+fn scale(whole: &Table<'_>, kind: Kind) -> Result<Scale, ParseError> {
+    Ok(match kind {
+        Kind::EventLoop => {
+            let queues = whole.need("queues")?.number(1..=1024)?;
+            let connections: u16 = whole.need("connections")?.number(1..=60_000)?;
+            if !connections.is_multiple_of(queues) {
+                let error = format!("the connections of {queues} queues are equally many each");
+                return Err(whole.need("connections")?.error(error));
+            }
+            Scale::Queues { queues, connections }
+        }
+        Kind::XskRr | Kind::BusyRead => Scale::Pair,
+        Kind::UdpStream => Scale::Senders {
+            senders: whole.need("senders")?.number(1..=1000)?,
+            queues: whole.need("queues")?.number(1..=1000)?,
+        },
+        Kind::TcpRr | Kind::RemoteSsd => {
+            let cpus: u16 = whole.need("cpus")?.number(2..=CPUS_MAX)?;
+            if !cpus.is_multiple_of(2) {
+                return Err(whole.need("cpus")?.error("each core has two hyper-threads: their number is even"));
+            }
+            Scale::Hosts {
+                cpus,
+                queues: whole.need("queues")?.number(1..=i128::from(cpus))?,
+                threads: whole.need("threads")?.number(1..=4096)?,
+                flows: whole.need("flows")?.number(1..=20_000)?,
+            }
+        }
+        Kind::Groups => Scale::Server {
+            connections: whole.need("connections")?.number(1..=64)?,
+            full_rps: whole.need("full")?.number(1..=10_000_000)?,
+            group: whole.map("group", settings)?.unwrap_or_default(),
+        },
+    })
+}
+
+fn machine_of(
+    whole: &Table<'_>,
+    kind: Kind,
+    machine: impl FnOnce(&Node<'_>) -> Result<MachineFile, ParseError>,
+) -> Result<MachineFile, ParseError> {
+    let node = whole.need("machine")?;
+    let machine = machine(&node)?;
+    match kind {
+        Kind::EventLoop | Kind::Groups if machine.wire.is_some() => {
+            Err(node.error("two hosts on a wire are no server with clients; expected a machine with [client]"))
+        }
+        Kind::EventLoop | Kind::Groups => Ok(machine),
+        _ if machine.wire.is_none() => {
+            Err(node.error("this machine is a server with clients; expected two hosts, with [wire]"))
+        }
+        Kind::RemoteSsd if machine.storage.times.iter().any(|times| times[5] == 0) => {
+            Err(node.error("this machine has no storage; expected one with [storage]"))
+        }
+        _ => Ok(machine),
+    }
+}
+
+pub(super) fn server_size(node: &Node<'_>) -> Result<(u16, u16), ParseError> {
+    let table = node.table("a size such as { cpus = 56, nodes = 2 }")?.only(&["cpus", "nodes"])?;
+    let (cpus, nodes) = (table.need("cpus")?.number(1..=CPUS_MAX)?, table.number("nodes", 1..=CPUS_MAX, 1)?);
+    if !Many::fits(cpus, nodes) {
+        return Err(
+            node.error("each node has an even number of cores of two CPUs: cpus is a multiple of 4 times nodes")
+        );
+    }
+    Ok((cpus, nodes))
+}
+
+fn settings(node: &Node<'_>) -> Result<Settings, ParseError> {
+    let keys = &["delay-target", "min-active", "shrink-after"];
+    let table = node.table("settings such as { delay-target = \"10us\", min-active = 1 }")?.only(keys)?;
+    let default = Settings::default();
+    let settings = Settings {
+        delay_target: table.short_span("delay-target", default.delay_target)?,
+        min_active: table.number("min-active", 0..=CPUS_MAX, default.min_active)?,
+        shrink_after: table.short_span("shrink-after", default.shrink_after)?,
+        ..default
+    };
+    if settings.delay_target < DELAY_TARGET_MIN || settings.delay_target > DELAY_TARGET_MAX {
+        return Err(node.error("delay-target is from 1us to 1s"));
+    }
+    if settings.shrink_after.is_zero() {
+        return Err(node.error("shrink-after is more than no time"));
+    }
+    Ok(settings)
+}
+
+fn modes(whole: &Table<'_>, kind: Kind) -> Result<Vec<PlanMode>, ParseError> {
+    let node = whole.need("modes")?;
+    let mut modes: Vec<PlanMode> = Vec::new();
+    for item in node.list("an array of modes")? {
+        let mode = mode(&item, kind)?;
+        if modes.iter().any(|other| other.name == mode.name) {
+            return Err(item.error(format!("{} is there already", mode.name)));
+        }
+        modes.push(mode);
+    }
+    if modes.is_empty() { Err(node.error("a plan has a mode at least")) } else { Ok(modes) }
+}
+
+/// A mode by the name that a document or `compare` has for it, or with what is set beside it, under a name of its own.
+fn mode(node: &Node<'_>, kind: Kind) -> Result<PlanMode, ParseError> {
+    const BESIDE: &[&str] = &["name", "mode", "rx-usecs", "rx-frames", "busy-poll", "separate"];
+    if node.text("").is_ok() {
+        return named_mode(node, kind).map(|(name, mode, with)| PlanMode { name, mode, with });
+    }
+    let table = node.table("a mode, or { name = \"...\", mode = \"base\", rx-usecs = 16, ... }")?.only(BESIDE)?;
+    let (_, mode, with) = named_mode(&table.need("mode")?, kind)?;
+    Ok(PlanMode {
+        name: table.need("name")?.text("what the document calls it")?.to_owned(),
+        mode,
+        with: With {
+            rx_usecs: table.number("rx-usecs", 0..=1_000_000, with.rx_usecs)?,
+            rx_frames: table.number("rx-frames", 0..=1_000_000, with.rx_frames)?,
+            busy_usecs: table.number("busy-poll", 0..=1_000_000, with.busy_usecs)?,
+            separate: table.flag("separate", with.separate)?,
+            ..with
+        },
+    })
+}
+
+fn named_mode(node: &Node<'_>, kind: Kind) -> Result<(String, Mode, With), ParseError> {
+    if kind != Kind::EventLoop {
+        let names: Vec<&str> = kind.modes().iter().map(|(name, ..)| *name).collect();
+        let find = |word: &str| kind.modes().iter().find(|(name, ..)| *name == word);
+        return node.word(find, &names).map(|(name, mode, with)| ((*name).to_owned(), *mode, *with));
+    }
+    let mode = Mode::parse(node.text("a mode")?).map_err(|error| node.error(error))?;
+    if !mode.is_simulated() {
+        return Err(node.error(format!("{mode} is no mode of a server that waits in an event context")));
+    }
+    Ok((mode.to_string(), mode, With::NOTHING))
 }

@@ -1,13 +1,12 @@
 //! Result files: cells of a plan that are done, with all that it takes to go on or to join them with others.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::event_loop::EventLoopPlan;
-use super::load::Load;
-use super::run::{PlanCell, Predicted};
-use napier_lab::modes::Mode;
+use super::figures::name_of;
+use super::{Plan, PlanCell, PlanLoad, PlanMode, Predicted};
 
 /// Largest file of results.
 const BYTES_MAX: u64 = 256 << 20;
@@ -28,7 +27,7 @@ pub struct Results {
 struct ResultCell {
     mode: String,
     load: String,
-    predicted: Option<Predicted>,
+    predicted: Option<BTreeMap<String, f64>>,
     failed: Option<String>,
 }
 
@@ -73,26 +72,26 @@ pub enum ResultsError {
     },
 }
 
-/// The name of a cell, as `--cells` takes it.
-#[must_use]
-pub fn cell_name(load: Load, mode: Mode) -> String {
-    format!("{mode}@{load}")
+/// What stands in the machine's file, if the plan has one.
+fn machine_text(plan: &Plan) -> &str {
+    plan.machine.as_ref().map_or("", |machine| &machine.text)
 }
 
 impl Results {
     /// Cells of a plan that was asked for as `name`.
     #[must_use]
-    pub fn new(name: &str, plan: &EventLoopPlan, cells: &[PlanCell]) -> Self {
+    pub fn new(name: &str, plan: &Plan, cells: &[PlanCell]) -> Self {
+        let named = |predicted: &Predicted| predicted.iter().map(|(name, is)| ((*name).to_owned(), *is)).collect();
         let cell = |cell: &PlanCell| ResultCell {
-            mode: cell.mode.to_string(),
+            mode: cell.mode.name.clone(),
             load: cell.load.to_string(),
-            predicted: cell.predicted.as_ref().ok().cloned(),
+            predicted: cell.predicted.as_ref().ok().map(named),
             failed: cell.predicted.as_ref().err().cloned(),
         };
         Self {
             plan: name.to_owned(),
             plan_text: plan.text.clone(),
-            machine_text: plan.machine.text.clone(),
+            machine_text: machine_text(plan).to_owned(),
             cells: cells.iter().map(cell).collect(),
         }
     }
@@ -125,25 +124,28 @@ impl Results {
     ///
     /// # Errors
     /// The text in the file is no plan.
-    pub fn plan(&self, path: &Path) -> Result<EventLoopPlan, ResultsError> {
-        EventLoopPlan::with_machine(&self.plan_text, &self.plan, &self.machine_text)
+    pub fn plan(&self, path: &Path) -> Result<Plan, ResultsError> {
+        Plan::with_machine(&self.plan_text, &self.plan, &self.machine_text)
             .map_err(|error| ResultsError::NotOurs { file: path.display().to_string(), why: error.to_string() })
     }
 
     /// Whether both are of one plan and machine.
     #[must_use]
-    pub fn fits(&self, plan: &EventLoopPlan) -> bool {
-        self.plan_text == plan.text && self.machine_text == plan.machine.text
+    pub fn fits(&self, plan: &Plan) -> bool {
+        self.plan_text == plan.text && self.machine_text == machine_text(plan)
     }
 
     /// The cells of a plan that are here, in the plan's order.
     #[must_use]
-    pub fn cells(&self, plan: &EventLoopPlan) -> Vec<PlanCell> {
-        let found = |(load, mode): (Load, Mode)| {
-            let (at, of) = (load.to_string(), mode.to_string());
-            let cell = self.cells.iter().find(|cell| cell.mode == of && cell.load == at)?;
+    pub fn cells(&self, plan: &Plan) -> Vec<PlanCell> {
+        let found = |(load, mode): (PlanLoad, &PlanMode)| {
+            let at = load.to_string();
+            let cell = self.cells.iter().find(|cell| cell.mode == mode.name && cell.load == at)?;
             let failed = || cell.failed.clone().unwrap_or_else(|| "nothing was predicted".to_owned());
-            Some(PlanCell { load, mode, predicted: cell.predicted.clone().ok_or_else(failed) })
+            let kept =
+                |all: &BTreeMap<String, f64>| all.iter().filter_map(|(name, is)| Some((name_of(name)?, *is))).collect();
+            let predicted = cell.predicted.as_ref().map(kept).ok_or_else(failed);
+            Some(PlanCell { load, mode: mode.clone(), predicted })
         };
         plan.cells().filter_map(found).collect()
     }
@@ -153,7 +155,7 @@ impl Results {
 ///
 /// # Errors
 /// Files do not belong together, or cells are missing.
-pub fn merge(files: &[std::path::PathBuf]) -> Result<(EventLoopPlan, Vec<PlanCell>), ResultsError> {
+pub fn merge(files: &[std::path::PathBuf]) -> Result<(Plan, Vec<PlanCell>), ResultsError> {
     let mut all: Vec<Results> = Vec::new();
     for file in files {
         let results = Results::read(file)?;
@@ -169,9 +171,11 @@ pub fn merge(files: &[std::path::PathBuf]) -> Result<(EventLoopPlan, Vec<PlanCel
     whole.cells = all.into_iter().flat_map(|results| results.cells).collect();
     let plan = whole.plan(&files[0])?;
     let cells = whole.cells(&plan);
-    let is_there = |(load, mode): &(Load, Mode)| cells.iter().any(|cell| cell.load == *load && cell.mode == *mode);
-    let missing: Vec<String> =
-        plan.cells().filter(|cell| !is_there(cell)).map(|(load, mode)| cell_name(load, mode)).collect();
+    let is_there = |(load, mode): &(PlanLoad, &PlanMode)| {
+        cells.iter().any(|cell| cell.load == *load && cell.mode.name == mode.name)
+    };
+    let missing = plan.cells().filter(|cell| !is_there(cell)).map(|(load, mode)| PlanCell::name(load, mode));
+    let missing: Vec<String> = missing.collect();
     if !missing.is_empty() {
         let (count, all) = (missing.len(), plan.cells().count());
         return Err(ResultsError::Missing { count, all, plan: whole.plan, cells: missing.join(",") });

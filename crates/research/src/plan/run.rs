@@ -1,134 +1,232 @@
 //! Runs the cells of a plan, several at a time; what comes out does not depend on how many.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use napier_lab::machines::{clients_of, core_of};
+use napier_core::completion::Tunables;
+use napier_core::control::ThreadedSetting;
+use napier_core::group::Settings;
+use napier_core::sockopt::SocketBusy;
+use napier_core::time::Span;
+use napier_lab::loads::Load;
+use napier_lab::machines::{MachineFile, clients_of, core_of, points_ns};
 use napier_lab::modes::Mode;
 use napier_lab::parallel::in_parallel;
-use napier_sim::machine::figures::{self, Figures, Length};
-use napier_sim::machine::{Class, Pace};
-use serde::{Deserialize, Serialize};
+use napier_sim::machine::bulk::{Flows, Polls};
+use napier_sim::machine::figures::{self, Experiment, Figures, Setting};
+use napier_sim::machine::rpc::{Hosts, RpcPoller, RpcProgram, Traffic};
+use napier_sim::machine::smp::{Many, Polling};
+use napier_sim::machine::{Work, WorkCosts};
 
-use super::event_loop::EventLoopPlan;
-use super::load::Load;
+use super::figures::{of_senders, together};
+use super::{Asked, Kind, Plan, PlanLoad, PlanMode, Predicted, Scale};
+use crate::contention::{self, Outcome};
 
-/// What a cell came to, over all queues and seeds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the unit stands last in the name; docs/json.md describes them")]
-pub struct Predicted {
-    pub qps: f64,
-    pub avg_us: f64,
-    pub p50_us: f64,
-    pub p95_us: f64,
-    pub p99_us: f64,
-    pub cpu_pct: f64,
-    pub cpu_user_pct: f64,
-    pub cpu_system_pct: f64,
-    pub cpu_irq_pct: f64,
-    pub cpu_softirq_pct: f64,
-    pub cpu_spin_pct: f64,
-    pub cycles_per_query_corrected: f64,
-    pub instructions_per_query_corrected: f64,
-    pub interrupts_per_s_per_core: f64,
-    pub polls_per_s_per_core: f64,
-    pub empty_polls_pct: f64,
-    pub work_per_poll: f64,
-    pub events_per_wait: f64,
-    #[serde(default)]
-    pub lost_per_s_per_core: f64,
-    /// Steps of the simulated machine.
-    pub steps: u64,
-}
+/// Deferral of the document's script: `napi_defer_hard_irqs`, `gro_flush_timeout`.
+const DEFER: (u32, Span) = (100, Span::from_us(15));
+/// Bytes of a request to read, and of an answer to a write, with what a protocol puts around them; estimated.
+const COMMAND_BYTES: u32 = 128;
+/// Operations up to this are small.
+const SMALL_BYTES: u32 = 64 << 10;
 
 /// A cell of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanCell {
     /// Offered.
-    pub load: Load,
+    pub load: PlanLoad,
     /// In force.
-    pub mode: Mode,
-    /// What came of it; an error is an invariant that did not hold.
+    pub mode: PlanMode,
+    /// What came of it; an error is a rule that did not hold, or an end that could not keep up.
     pub predicted: Result<Predicted, String>,
+}
+
+impl PlanCell {
+    /// Its name, as `--cells` takes it.
+    #[must_use]
+    pub fn name(load: PlanLoad, mode: &PlanMode) -> String {
+        format!("{}@{load}", mode.name)
+    }
+
+    /// The figure of this name, if there is one.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.predicted.as_ref().ok().and_then(|predicted| super::of(predicted, name))
+    }
+}
+
+/// What came of a run.
+enum Came {
+    Simulated(Box<Figures>),
+    Sent(Box<Outcome>),
+    Refused(String),
 }
 
 /// Runs cells of a plan in `jobs` threads; `stop` ends it between two runs, and leaves out the cells that are not done.
 #[must_use]
 pub fn run(
-    plan: &EventLoopPlan,
-    cells: &[(Load, Mode)],
+    plan: &Plan,
+    cells: &[(PlanLoad, &PlanMode)],
     jobs: usize,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<PlanCell> {
-    let seeds = usize::from(plan.seeds);
-    let runs: Vec<(Load, Mode, u64)> =
-        cells.iter().flat_map(|(load, mode)| (1..=seeds as u64).map(|seed| (*load, *mode, seed))).collect();
-    let one = |(load, mode, seed): &(Load, Mode, u64)| one(plan, *load, *mode, *seed, stop);
-    let results: Vec<Option<Figures>> =
+    let seeds = plan.seed..plan.seed + u64::from(plan.seeds);
+    let runs: Vec<_> = cells.iter().flat_map(|cell| seeds.clone().map(move |seed| (*cell, seed))).collect();
+    let one = |((load, mode), seed): &((PlanLoad, &PlanMode), u64)| one(plan, *load, mode, *seed, stop);
+    let results: Vec<Option<Came>> =
         in_parallel(&runs, jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
-    let of_cell = |(cell, runs): (&(Load, Mode), &[Option<Figures>])| {
-        let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
-        Some(PlanCell { load: cell.0, mode: cell.1, predicted: together(plan, &runs?) })
+    let of_cell = |((load, mode), runs): (&(PlanLoad, &PlanMode), &[Option<Came>])| {
+        let runs: Option<Vec<&Came>> = runs.iter().map(Option::as_ref).collect();
+        Some(PlanCell { load: *load, mode: (*mode).clone(), predicted: predicted(plan, &runs?) })
     };
-    cells.iter().zip(results.chunks(seeds)).filter_map(of_cell).collect()
+    cells.iter().zip(results.chunks(plan.seeds.into())).filter_map(of_cell).collect()
+}
+
+fn predicted(plan: &Plan, runs: &[&Came]) -> Result<Predicted, String> {
+    let mut simulated = Vec::new();
+    for run in runs {
+        match run {
+            Came::Simulated(figures) => simulated.push(&**figures),
+            Came::Sent(outcome) => return Ok(of_senders(plan, outcome)),
+            Came::Refused(why) => return Err(why.clone()),
+        }
+    }
+    together(plan, &simulated)
 }
 
 /// `None`: it was told to stop.
-fn one(plan: &EventLoopPlan, load: Load, mode: Mode, seed: u64, stop: &AtomicBool) -> Option<Figures> {
-    let core = core_of(&plan.machine, mode, [].into());
-    let pace = match load {
-        Load::Max => Pace::Closed,
-        Load::Rate(rate) => Pace::Open { rate_rps: rate / u64::from(plan.queues) },
+fn one(plan: &Plan, load: PlanLoad, mode: &PlanMode, seed: u64, stop: &AtomicBool) -> Option<Came> {
+    let Some(machine) = &plan.machine else {
+        let Scale::Senders { senders, queues } = plan.scale else { unreachable!("a plan has a machine or senders") };
+        let plan = contention::plan::Plan { senders, queues, ..contention::plan::Plan::new(mode.with.path, seed) };
+        let came = match plan.check().and_then(|()| contention::run(&plan)) {
+            Ok(outcome) => Came::Sent(Box::new(outcome)),
+            Err(error) => Came::Refused(error.to_string()),
+        };
+        return (!stop.load(Ordering::Relaxed)).then_some(came);
     };
-    let clients = clients_of(&plan.machine, plan.connections / plan.queues, pace);
-    let length = Length { warm_up: plan.warm_up, measured: plan.measured };
-    figures::run_or_stop(&core, &clients, length, seed, stop)
+    let setting = setting(plan, machine, load, mode);
+    let of = Experiment { setting, length: load.length, seed };
+    figures::run_or_stop(&of, stop).map(|figures| Came::Simulated(Box::new(figures)))
 }
 
-fn together(plan: &EventLoopPlan, runs: &[&Figures]) -> Result<Predicted, String> {
-    if let Some(broken) = runs.iter().find_map(|run| run.broken.clone()) {
-        return Err(broken);
+/// What is simulated of a cell.
+fn setting(plan: &Plan, machine: &MachineFile, load: PlanLoad, mode: &PlanMode) -> Setting {
+    match (plan.scale, load.asked) {
+        (Scale::Queues { queues, connections }, _) => {
+            let of_queue = match load.load {
+                Load::Max => Load::Max,
+                Load::Rps(rate) => Load::Rps(rate / u64::from(queues)),
+            };
+            let core = core_of(machine, mode.mode, [].into());
+            Setting::Server(core, clients_of(machine, connections / queues, of_queue))
+        }
+        (Scale::Hosts { .. }, _) => Setting::Flows(flows(plan, machine, mode, load)),
+        (Scale::Server { connections, full_rps, group }, Asked::OfServer(cpus, nodes, shape)) => {
+            let polling = match mode.mode {
+                Mode::Group => Polling::Groups(Settings { policy: mode.with.policy, ..group }),
+                Mode::ThreadedBusyPoll => Polling::Threads,
+                _ => Polling::NoCpus,
+            };
+            Setting::Many(Many {
+                core: core_of(machine, mode.mode, [].into()),
+                cpus,
+                nodes,
+                sibling_pct: machine.sibling_pct,
+                deep_after: machine.deep_after,
+                polling,
+                connections,
+                full_rps,
+                shape,
+                way: (Span::from_ns(machine.client.to_server_ns), Span::from_ns(machine.client.to_client_ns)),
+            })
+        }
+        (_, asked) => {
+            let delay = if let Asked::Packets(delay) = asked { delay } else { Span::ZERO };
+            let wire = machine.wire.expect("it was read with one");
+            let (wire, wire_noise) = (Span::from_ns(wire.one_way_ns), Span::from_ns(wire.noise_ns));
+            Setting::Pair(hosts(plan.kind, machine, mode), Traffic { load: load.load, delay, wire, wire_noise })
+        }
     }
-    let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.latency_ns.iter().copied()).collect();
-    latency.sort_unstable();
-    let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
-    let ns = sum(&|run| run.measured.ns);
-    let per_s = |of: &dyn Fn(&Figures) -> u64| sum(of) * 1e9 / ns;
-    let pct = |class: Class| sum(&|run| run.account.of(class).ns) * 100.0 / ns;
-    let busy = sum(&|run| run.account.busy().ns);
-    let answered = sum(&|run| run.answered).max(1.0);
-    let (polls, waits) = (sum(&|run| run.polls).max(1.0), sum(&|run| run.waits).max(1.0));
-    let mean_ns = latency.iter().map(|ns| *ns as f64).sum::<f64>() / latency.len().max(1) as f64;
-    let us = |percent: usize| latency.get(latency.len() * percent / 100).map_or(0.0, |ns| *ns as f64 / 1000.0);
-    Ok(Predicted {
-        qps: per_s(&|run| run.answered) * f64::from(plan.queues),
-        avg_us: mean_ns / 1000.0,
-        p50_us: us(50),
-        p95_us: us(95),
-        p99_us: us(99),
-        cpu_pct: busy * 100.0 / ns,
-        cpu_user_pct: pct(Class::User),
-        cpu_system_pct: pct(Class::System),
-        cpu_irq_pct: pct(Class::Irq),
-        cpu_softirq_pct: pct(Class::Softirq),
-        cpu_spin_pct: pct(Class::Spin),
-        cycles_per_query_corrected: busy / answered * f64::from(plan.machine.clock_mhz) / 1000.0,
-        instructions_per_query_corrected: sum(&|run| instructions(plan, run)) / answered,
-        interrupts_per_s_per_core: per_s(&|run| run.interrupts),
-        polls_per_s_per_core: per_s(&|run| run.polls),
-        empty_polls_pct: sum(&|run| run.empty_polls) * 100.0 / polls,
-        work_per_poll: sum(&|run| run.packets) / polls,
-        events_per_wait: sum(&|run| run.events) / waits,
-        lost_per_s_per_core: per_s(&|run| run.lost),
-        steps: runs.iter().map(|run| run.steps).sum(),
-    })
 }
 
-/// Instructions of a run: those of its work go by what it takes undisturbed, for a CPU that is slower retires them later.
-fn instructions(plan: &EventLoopPlan, run: &Figures) -> u64 {
-    let (working, spinning) = plan.machine.per_100_cycles;
-    let spin_ns = run.account.undisturbed(Class::Spin).ns;
-    let classes = [Class::User, Class::System, Class::Irq, Class::Softirq];
-    let work_ns: u64 = classes.iter().map(|class| run.account.undisturbed(*class).ns).sum();
-    (work_ns * working + spin_ns * spinning) * u64::from(plan.machine.clock_mhz) / 100_000
+/// Both hosts of a pair in a mode.
+fn hosts(kind: Kind, machine: &MachineFile, PlanMode { mode, with, .. }: &PlanMode) -> Hosts {
+    let is_threaded = *mode == Mode::ThreadedBusyPoll;
+    let (program, tunables) = if kind == Kind::XskRr {
+        let poller = match mode {
+            _ if is_threaded => RpcPoller::Kernel,
+            _ if with.separate => RpcPoller::Thread,
+            _ => RpcPoller::RpcProgram,
+        };
+        let defer_hard_irqs = if *mode == Mode::Base { 0 } else { DEFER.0 };
+        let (gro_flush_timeout, irq_suspend_timeout) = (DEFER.1, Span::ZERO);
+        (RpcProgram::Ring(poller), Tunables { defer_hard_irqs, gro_flush_timeout, irq_suspend_timeout })
+    } else {
+        (RpcProgram::Stream, Tunables::default())
+    };
+    let mut costs: WorkCosts = machine.costs;
+    if with.own_busy_poll {
+        costs.set(Work::PacketUp, costs.get(Work::PacketUp) + machine.own_busy_poll);
+    }
+    Hosts {
+        costs,
+        disturbance: machine.disturbance,
+        deep_after: machine.deep_after,
+        quiet: machine.quiet,
+        hz: machine.hz,
+        rx_usecs: with.rx_usecs,
+        rx_frames: with.rx_frames,
+        tunables,
+        threaded: if is_threaded { ThreadedSetting::BusyPoll } else { ThreadedSetting::Disabled },
+        busy: SocketBusy { prefer: program != RpcProgram::Stream, ..SocketBusy::new(with.busy_usecs) },
+        program,
+    }
+}
+
+/// Both hosts of many CPUs in a mode.
+fn flows(plan: &Plan, machine: &MachineFile, mode: &PlanMode, load: PlanLoad) -> Flows {
+    let Scale::Hosts { cpus, queues, threads, flows } = plan.scale else { unreachable!("two hosts of many CPUs") };
+    let wire = machine.wire.expect("it was read with one");
+    let none: Arc<[u64]> = Arc::new([]);
+    let (request_bytes, response_bytes, storage_ns) = match load.asked {
+        Asked::Operations(bytes) => {
+            (COMMAND_BYTES, bytes, points_ns(&machine.storage.times[usize::from(bytes > SMALL_BYTES)]))
+        }
+        Asked::Messages(request, response) => (request, response, none),
+        other => unreachable!("{other:?} is no load of many threads"),
+    };
+    let is_storage = load.load != Load::Max;
+    let mut costs = machine.costs;
+    if is_storage {
+        costs.set(Work::Request, Span::from_ns(machine.storage.program_ns));
+    }
+    Flows {
+        costs,
+        disturbance: machine.disturbance,
+        deep_after: machine.deep_after,
+        hz: machine.hz,
+        cpus,
+        sibling_pct: machine.sibling_pct,
+        migration_cost: machine.migration_cost,
+        queues,
+        threads,
+        flows,
+        polls: match mode.mode {
+            Mode::Threaded => Polls::Thread,
+            Mode::Workqueue => Polls::Pool,
+            _ => Polls::Softirq,
+        },
+        // The document pins who polls where the programs are busy, and nothing where they are not.
+        pinned: is_storage,
+        rx_usecs: mode.with.rx_usecs,
+        request_bytes,
+        response_bytes,
+        both_ways: is_storage,
+        load: load.load,
+        storage_ns,
+        wire: Span::from_ns(wire.one_way_ns),
+        wire_noise: Span::from_ns(wire.noise_ns),
+        mbit_s: u32::try_from(wire.mbit_s).unwrap_or(u32::MAX),
+    }
 }

@@ -1,32 +1,31 @@
 //! How near predictions are to what was published.
 
-use super::event_loop::EventLoopPlan;
-use super::load::Load;
-use super::published::PublishedRow;
-use super::run::{PlanCell, Predicted};
+use napier_lab::loads::Load;
 use napier_lab::machines::{KnownError, percent, root_mean_square};
+
+use super::{Kind, Plan, PlanCell, PlanLoad};
 
 /// Part of a load that is answered where a server keeps up.
 const KEEPS_UP: f64 = 0.985;
+/// A prediction this near is near, in percent.
+pub(super) const NEAR_PCT: f64 = 5.0;
+const INSTRUCTIONS: &str = "instructions_per_query_corrected";
 
-/// The figures of a row that are compared: name, published, predicted.
-pub(super) fn figures(row: &PublishedRow, predicted: &Predicted) -> [(&'static str, f64, f64); 6] {
-    [
-        ("qps", row.qps, predicted.qps),
-        ("avg_us", row.avg_us, predicted.avg_us),
-        ("p95_us", row.p95_us, predicted.p95_us),
-        ("p99_us", row.p99_us, predicted.p99_us),
-        ("cpu_pct", row.cpu_pct, predicted.cpu_pct),
-        ("cycles_per_query_corrected", row.cycles_per_query_corrected, predicted.cycles_per_query_corrected),
-    ]
+/// Name, published, predicted.
+pub(super) type Pair = (&'static str, f64, f64);
+
+/// Published and predicted, for each figure that the document prints.
+pub(super) fn pairs(plan: &Plan, cell: &PlanCell) -> Vec<Pair> {
+    let row = plan.published.row(&cell.mode.name, &cell.load.to_string()).unwrap_or_default();
+    let knows =
+        |name: &str| name != INSTRUCTIONS || plan.machine.as_ref().is_some_and(|machine| machine.per_100_cycles.0 > 0);
+    let columns = plan.published.columns.iter().zip(row).filter(|(name, _)| knows(name));
+    columns.filter_map(|(name, was)| Some((*name, *was, cell.figure(name)?))).collect()
 }
 
-/// Instructions per query, likewise, where the machine says how many a cycle has. They are no part of a score.
-pub(super) fn instructions(plan: &EventLoopPlan, cell: &PlanCell) -> Option<(&'static str, f64, f64)> {
-    let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
-    let predicted = cell.predicted.as_ref().ok().filter(|_| plan.machine.per_100_cycles.0 > 0)?;
-    let (was, is) = (row.instructions_per_query_corrected, predicted.instructions_per_query_corrected);
-    Some(("instructions_per_query_corrected", was, is))
+/// Those of the table.
+pub(super) fn shown_pairs(plan: &Plan, cell: &PlanCell) -> Vec<Pair> {
+    pairs(plan, cell).into_iter().filter(|(name, ..)| plan.columns().contains(name)).collect()
 }
 
 /// Part by which a prediction is off.
@@ -43,6 +42,8 @@ pub struct Errors {
     pub median_pct: f64,
     /// 90 of 100 are at most this, in percent.
     pub p90_pct: f64,
+    /// How many are within 5 %.
+    pub near: usize,
 }
 
 /// A plan's score.
@@ -52,6 +53,13 @@ pub struct Score {
     pub fitted: Option<Errors>,
     /// The others: they are the test.
     pub checked: Option<Errors>,
+    /// What is said of a server that waits in an event context, beside.
+    pub server: Option<ServerScore>,
+}
+
+/// The score of a server at rates and in a closed loop, which is no part of the errors.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServerScore {
     /// Instructions per query of the rows below MAX that nothing was fitted to.
     pub instructions: Option<Errors>,
     /// Largest error of the most that is answered, in percent.
@@ -59,77 +67,75 @@ pub struct Score {
     /// How far rows below MAX were off where the server keeps up, as the machine's file should have it.
     pub known: KnownError,
     /// Agreement of the order of modes by p99 and by CPU within each load: 1 all pairs, -1 none (Kendall's tau).
-    pub order: Vec<(Load, f64, f64)>,
-}
-
-/// Whether parameters were fitted to the rows of a mode.
-pub(super) fn is_fitted(plan: &EventLoopPlan, cell: &PlanCell) -> bool {
-    plan.machine.is_fitted_to(&cell.mode.to_string(), &cell.load.to_string())
+    pub order: Vec<(PlanLoad, f64, f64)>,
 }
 
 /// Scores cells against what was published; those that were not are left out.
 #[must_use]
-pub fn score(plan: &EventLoopPlan, cells: &[PlanCell]) -> Score {
-    let pairs: Vec<(&PlanCell, PublishedRow, &Predicted)> = cells
-        .iter()
-        .filter_map(|cell| {
-            let row = plan.published.row(&cell.mode.to_string(), cell.load)?;
-            Some((cell, row, cell.predicted.as_ref().ok()?))
-        })
-        .collect();
+pub fn score(plan: &Plan, cells: &[PlanCell]) -> Score {
+    // Those of a server have a table of their own; others are compared as they are.
+    let is_server = plan.is_of_server();
+    let counts = |cell: &&PlanCell| !(is_server && cell.load.load == Load::Max);
     let errors = |fitted: bool| {
-        let of = pairs.iter().filter(|(cell, ..)| is_fitted(plan, cell) == fitted && cell.load != Load::Max);
-        errors(
-            of.flat_map(|(_, row, predicted)| figures(row, predicted))
-                .map(|(_, was, is)| error(was, is).abs())
-                .collect(),
-        )
+        let of = cells.iter().filter(counts).filter(|cell| plan.is_fitted(cell) == fitted);
+        errors(of.flat_map(|cell| shown_pairs(plan, cell)).map(|(_, was, is)| error(was, is).abs()).collect())
     };
-    let max_qps = pairs.iter().filter(|(cell, ..)| cell.load == Load::Max);
-    let max_qps_pct = max_qps.map(|(_, row, predicted)| error(row.qps, predicted.qps).abs() * 100.0).reduce(f64::max);
+    Score { fitted: errors(true), checked: errors(false), server: is_server.then(|| of_server(plan, cells)) }
+}
+
+impl Plan {
+    /// Whether its table is that of a server which waits in an event context.
+    pub(super) fn is_of_server(&self) -> bool {
+        self.kind == Kind::EventLoop && self.columns() == self.kind.columns()
+    }
+}
+
+fn of_server(plan: &Plan, cells: &[PlanCell]) -> ServerScore {
+    let below_max = |cell: &&&PlanCell| cell.load.load != Load::Max;
+    let found = |cell: &PlanCell, name: &str| pairs(plan, cell).into_iter().find(|(known, ..)| *known == name);
+    let pairs_of: Vec<&PlanCell> = cells.iter().filter(|cell| !pairs(plan, cell).is_empty()).collect();
+    let max = pairs_of.iter().filter(|cell| cell.load.load == Load::Max).filter_map(|cell| found(cell, "qps"));
     let order = plan.loads.iter().filter_map(|load| {
-        let rows: Vec<_> = pairs.iter().filter(|(cell, ..)| cell.load == *load).collect();
-        let tau = |of: fn(&PublishedRow) -> f64, is: fn(&Predicted) -> f64| {
-            kendall(&rows.iter().map(|(_, row, predicted)| (of(row), is(predicted))).collect::<Vec<_>>())
+        let rows: Vec<_> = pairs_of.iter().filter(|cell| cell.load == *load).collect();
+        let tau = |name| {
+            let both = |cell: &&&PlanCell| found(cell, name).map(|(_, was, is)| (was, is));
+            kendall(&rows.iter().filter_map(both).collect::<Vec<_>>())
         };
-        (rows.len() > 1)
-            .then(|| (*load, tau(|row| row.p99_us, |is| is.p99_us), tau(|row| row.cpu_pct, |is| is.cpu_pct)))
+        (rows.len() > 1).then(|| (*load, tau("p99_us"), tau("cpu_pct")))
     });
-    let unfitted = cells.iter().filter(|cell| !is_fitted(plan, cell) && cell.load != Load::Max);
-    let per_query = unfitted.filter_map(|cell| instructions(plan, cell)).map(|(_, was, is)| error(was, is).abs());
-    let per_query = self::errors(per_query.collect());
-    let known = known(plan, &pairs);
-    Score {
-        known,
-        instructions: per_query,
-        fitted: errors(true),
-        checked: errors(false),
-        max_qps_pct,
+    let unfitted = pairs_of.iter().filter(below_max).filter(|cell| !plan.is_fitted(cell));
+    let per_query = unfitted.filter_map(|cell| found(cell, INSTRUCTIONS)).map(|(_, was, is)| error(was, is).abs());
+    ServerScore {
+        instructions: errors(per_query.collect()),
+        max_qps_pct: max.map(|(_, was, is)| error(was, is).abs() * 100.0).reduce(f64::max),
+        known: known(plan, &pairs_of),
         order: order.collect(),
     }
 }
 
 /// Errors of rows that the simulated server keeps up with, as advice has to know them.
-fn known(plan: &EventLoopPlan, pairs: &[(&PlanCell, PublishedRow, &Predicted)]) -> KnownError {
+fn known(plan: &Plan, cells: &[&PlanCell]) -> KnownError {
     let mut known = KnownError::default();
     let (mut fitted, mut others) = (Vec::new(), Vec::new());
-    for (cell, row, predicted) in pairs {
-        let Load::Rate(rate) = cell.load else { continue };
+    for cell in cells {
+        let Load::Rps(rate) = cell.load.load else { continue };
+        let pairs = pairs(plan, cell);
+        let pair = |name| {
+            let found = pairs.iter().find(|(known, ..)| *known == name);
+            found.map_or((f64::NAN, f64::NAN), |(_, was, is)| (*was, *is))
+        };
         let keeps_up = |qps: f64| qps >= rate as f64 * KEEPS_UP;
-        if !keeps_up(predicted.qps) {
+        let [qps, avg, p99, cpu] = ["qps", "avg_us", "p99_us", "cpu_pct"].map(pair);
+        if !keeps_up(qps.1) {
             continue;
         }
-        let working_pct = predicted.cpu_pct - predicted.cpu_spin_pct;
+        let working_pct = cpu.1 - cell.figure("cpu_spin_pct").unwrap_or(0.0);
         // Where only the document's server falls over, its latency is what a choice meets.
-        known.add_mode(cell.mode, working_pct, row.p99_us / predicted.p99_us, row.cpu_pct / predicted.cpu_pct);
-        if keeps_up(row.qps) {
-            let ln = |was: f64, is: f64| (is / was).ln();
-            let errors = if is_fitted(plan, cell) { &mut fitted } else { &mut others };
-            errors.extend([
-                (ln(row.avg_us, predicted.avg_us), 1.0),
-                (ln(row.p99_us, predicted.p99_us), 0.5),
-                (ln(row.cpu_pct, predicted.cpu_pct), 1.0),
-            ]);
+        known.add_mode(cell.mode.mode, working_pct, p99.0 / p99.1, cpu.0 / cpu.1);
+        if keeps_up(qps.0) {
+            let ln = |(was, is): (f64, f64)| (is / was).ln();
+            let errors = if plan.is_fitted(cell) { &mut fitted } else { &mut others };
+            errors.extend([(ln(avg), 1.0), (ln(p99), 0.5), (ln(cpu), 1.0)]);
         }
     }
     (known.fit_pct, known.held_back_pct) =
@@ -137,10 +143,11 @@ fn known(plan: &EventLoopPlan, pairs: &[(&PlanCell, PublishedRow, &Predicted)]) 
     known
 }
 
-pub(super) fn errors(mut all: Vec<f64>) -> Option<Errors> {
+fn errors(mut all: Vec<f64>) -> Option<Errors> {
     all.sort_by(f64::total_cmp);
     let at = |part: usize| all.get(all.len() * part / 100).copied();
-    Some(Errors { figures: all.len(), median_pct: at(50)? * 100.0, p90_pct: at(90)? * 100.0 })
+    let near = all.iter().filter(|part| **part * 100.0 <= NEAR_PCT).count();
+    Some(Errors { figures: all.len(), median_pct: at(50)? * 100.0, p90_pct: at(90)? * 100.0, near })
 }
 
 /// Agreement of two orders; pairs that the first has equal count for neither.

@@ -1,84 +1,144 @@
 //! The document's table, with what is predicted beside it.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use super::event_loop::EventLoopPlan;
-use super::run::{PlanCell, Predicted};
-use super::score::{Errors, Score, error, figures, is_fitted};
+use super::score::{Errors, NEAR_PCT, Pair, Score, error, shown_pairs};
+use super::{Kind, Plan, PlanCell, Scale};
+
+mod groups;
+
+/// Widths of the figures of a server.
+const SERVER: [usize; 6] = [7, 5, 5, 5, 3, 6];
 
 /// Writes a plan's cells and its score.
 #[must_use]
-pub fn table(plan: &EventLoopPlan, cells: &[PlanCell], score: &Score) -> String {
-    let mut text = format!("{}\n{}\n", plan.title, plan.machine.title);
-    text += "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n";
-    let mut load = None;
-    for cell in cells {
-        if load.replace(cell.load) != Some(cell.load) {
-            text += "\n  testcase    load              qps            avglat             95%lat             99%lat          cpu              cpq\n";
-        }
-        line(&mut text, plan, cell).expect("a string takes everything");
-    }
-    text.push('\n');
-    closing(&mut text, plan, score).expect("a string takes everything");
+pub fn table(plan: &Plan, cells: &[PlanCell], score: &Score) -> String {
+    let mut text = format!("{}\n{}\n", plan.title, plan.machine_title());
+    let written = if plan.kind == Kind::Groups && plan.published.rows.is_empty() {
+        groups::write(&mut text, plan, cells)
+    } else {
+        write_rows(&mut text, plan, cells, score)
+    };
+    written.expect("a string takes everything");
     text
 }
 
-fn line(text: &mut String, plan: &EventLoopPlan, cell: &PlanCell) -> std::fmt::Result {
-    let mode = cell.mode.to_string();
-    let row = plan.published.row(&mode, cell.load);
-    let mark = match row {
-        None => '?',
-        Some(_) if is_fitted(plan, cell) => '+',
-        Some(_) => '=',
+fn write_rows(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) -> fmt::Result {
+    text.write_str(
+        "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n",
+    )?;
+    let mut load = None;
+    for cell in cells {
+        if load.replace(cell.load) != Some(cell.load) {
+            if plan.is_of_server() {
+                text.write_str("\n  testcase    load              qps            avglat             95%lat             99%lat          cpu              cpq")?;
+            } else {
+                write!(text, "\n  {:<18} {:>9}", "mode", "load")?;
+                for name in plan.columns() {
+                    write!(text, "  {name:>22}")?;
+                }
+            }
+            text.push('\n');
+        }
+        line(text, plan, cell)?;
+    }
+    text.push('\n');
+    closing(text, plan, score)
+}
+
+fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> fmt::Result {
+    let load = cell.load.to_string();
+    let is_published = plan.published.row(&cell.mode.name, &load).is_some();
+    let mark = match is_published {
+        false => '?',
+        true if plan.is_fitted(cell) => '+',
+        true => '=',
     };
-    write!(text, "{mark} {mode:>8} {:>6}", cell.load.to_string())?;
-    match (&cell.predicted, row) {
-        (Err(broken), _) => writeln!(text, "  failed: {broken}"),
-        (Ok(predicted), Some(row)) => {
-            for ((_, was, is), width) in figures(&row, predicted).into_iter().zip([7, 5, 5, 5, 3, 6]) {
-                write!(text, "  {was:>width$.0} {is:>width$.0} {:>4.0}", error(was, is) * 100.0)?;
-            }
-            writeln!(text)
+    let is_server = plan.is_of_server();
+    let (of_mode, of_load) = if is_server { (8, 6) } else { (18, 9) };
+    if is_server {
+        write!(text, "{mark} {:>of_mode$} {load:>of_load$}", cell.mode.name)?;
+    } else {
+        write!(text, "{mark} {:<of_mode$} {load:>of_load$}", cell.mode.name)?;
+    }
+    if let Err(broken) = &cell.predicted {
+        return writeln!(text, "  failed: {broken}");
+    }
+    let alone = |name: &&'static str| (*name, f64::NAN, cell.figure(name).unwrap_or(0.0));
+    let pairs: Vec<Pair> =
+        if is_published { shown_pairs(plan, cell) } else { plan.columns().iter().map(alone).collect() };
+    for (at, (name, was, is)) in pairs.into_iter().enumerate() {
+        let (width, digits) = if is_server { (SERVER[at], 0) } else { (8, digits(name)) };
+        if is_published {
+            write!(text, "  {was:>width$.digits$} {is:>width$.digits$} {:>4.0}", error(was, is) * 100.0)?;
+        } else {
+            write!(text, "  {:>width$} {is:>width$.digits$} {:>4}", "", "")?;
         }
-        (Ok(predicted), None) => {
-            for (is, width) in alone(predicted).into_iter().zip([7, 5, 5, 5, 3, 6]) {
-                write!(text, "  {:>width$} {is:>width$.0}     ", "")?;
-            }
-            writeln!(text)
+    }
+    while !is_server && text.ends_with(' ') {
+        text.pop();
+    }
+    writeln!(text)
+}
+
+/// Small figures have a digit behind the point.
+fn digits(name: &str) -> usize {
+    usize::from(name.ends_with("_pct") || ["mpps", "work_per_poll", "events_per_wait"].contains(&name))
+}
+
+fn closing(text: &mut String, plan: &Plan, score: &Score) -> fmt::Result {
+    for (what, errors) in
+        [("rows that parameters were fitted to", score.fitted), ("rows that nothing was fitted to", score.checked)]
+    {
+        let Some(Errors { figures, median_pct, p90_pct, near }) = errors else { continue };
+        write!(text, "{what}: median error {median_pct:.1} %, 90 of 100 within {p90_pct:.0} %")?;
+        if plan.is_of_server() {
+            writeln!(text, ", of {figures} figures below MAX")?;
+        } else {
+            writeln!(text, "; {near} of {figures} figures within {NEAR_PCT:.0} %")?;
         }
+    }
+    of_server(text, score)?;
+    let ((parameters, fitted), seeds) = (plan.parameters(), plan.seeds);
+    let measured_ms = plan.loads.first().map_or(0, |load| load.length.measured.ns / 1_000_000);
+    match plan.scale {
+        Scale::Queues { queues, connections } => writeln!(
+            text,
+            "{queues} queues of {} connections, one of them simulated; {seeds} runs of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted",
+            connections / queues,
+        ),
+        Scale::Pair => writeln!(
+            text,
+            "two hosts of 4 CPUs, both simulated; {seeds} runs of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted"
+        ),
+        Scale::Hosts { cpus, queues, threads, flows } => writeln!(
+            text,
+            "two hosts of {cpus} CPUs, {queues} queues, {threads} threads, {flows} connections; {seeds} runs of each; {parameters} figures of the machine, {fitted} of them fitted"
+        ),
+        Scale::Server { .. } => Ok(()),
+        Scale::Senders { .. } => writeln!(
+            text,
+            "seed {}; one cost comes from another figure of the same document, 12 are assumed: `napier sim transmit` lists them",
+            plan.seed
+        ),
     }
 }
 
-fn alone(predicted: &Predicted) -> [f64; 6] {
-    let Predicted { qps, avg_us, p95_us, p99_us, cpu_pct, cycles_per_query_corrected, .. } = *predicted;
-    [qps, avg_us, p95_us, p99_us, cpu_pct, cycles_per_query_corrected]
-}
-
-fn closing(text: &mut String, plan: &EventLoopPlan, score: &Score) -> std::fmt::Result {
-    let mut errors = |what: &str, errors: Option<Errors>| match errors {
-        None => Ok(()),
-        Some(Errors { figures, median_pct, p90_pct }) => {
-            writeln!(
-                text,
-                "{what}: median error {median_pct:.1} %, 90 of 100 within {p90_pct:.0} %, of {figures} figures below MAX"
-            )
-        }
-    };
-    errors("rows that parameters were fitted to", score.fitted)?;
-    errors("rows that nothing was fitted to", score.checked)?;
-    if let Some(Errors { figures, median_pct, p90_pct }) = score.instructions {
+fn of_server(text: &mut String, score: &Score) -> fmt::Result {
+    let Some(server) = &score.server else { return Ok(()) };
+    if let Some(Errors { figures, median_pct, p90_pct, .. }) = server.instructions {
         writeln!(
             text,
             "instructions per query: median error {median_pct:.1} %, 90 of 100 within {p90_pct:.0} %, of {figures} rows below MAX that nothing was fitted to"
         )?;
     }
-    if let Some(pct) = score.max_qps_pct {
+    if let Some(pct) = server.max_qps_pct {
         writeln!(text, "MAX: queries per second within {pct:.0} %")?;
     }
-    for (load, p99, cpu) in &score.order {
+    for (load, p99, cpu) in &server.order {
         writeln!(text, "order of the modes at {load}: by p99 {p99:.2}, by CPU {cpu:.2} (Kendall's tau)")?;
     }
-    let lines = score.known.lines();
+    let lines = server.known.lines();
     if !lines.is_empty() {
         writeln!(
             text,
@@ -89,14 +149,5 @@ fn closing(text: &mut String, plan: &EventLoopPlan, score: &Score) -> std::fmt::
     for line in lines {
         writeln!(text, "  {line}")?;
     }
-    let fitted = plan.machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
-    writeln!(
-        text,
-        "{} queues of {} connections, one of them simulated; {} runs of {} ms; {} figures of the machine, {fitted} of them fitted",
-        plan.queues,
-        plan.connections / plan.queues,
-        plan.seeds,
-        plan.measured.ns / 1_000_000,
-        plan.machine.parameters.len()
-    )
+    Ok(())
 }

@@ -13,10 +13,11 @@
 use napier_core::time::{Instant, Span};
 
 use crate::machine::cpu::work::{Class, Work};
-use crate::machine::peers::bulk::{Asks, Flows};
+use crate::machine::peers::bulk::Flows;
 use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::LawResult;
 use crate::machine::world::World;
+use napier_rng::load::Load;
 
 /// Chance, in standard deviations: a run in two million is more than five off.
 pub(crate) const DEVIATIONS: f64 = 5.0;
@@ -219,16 +220,16 @@ impl World {
         let streams = self.bulk.as_ref().expect("there are flows");
         let each = self.costs.get(Work::Request);
         // Programs of the client do what those of the server do. What is on its way between the two is done by one of them.
-        let (ends, cpus) = if streams.asks == Asks::Program { (2, 2) } else { (1, 1) };
+        let (ends, cpus) = if streams.load == Load::Max { (2, 2) } else { (1, 1) };
         let both = Span::from_ns(each.ns * ends);
         let held = [
             streams.tally.holds(self.now, streams.sent()),
             window.busy(),
             window.work(both, u64::from(of.flows) + u64::from(of.threads)),
             window.capacity(both, cpus * u64::from(of.threads.min(of.cpus))),
-            match streams.asks {
-                Asks::Program => window.closed(),
-                Asks::Rate { rate_rps } => {
+            match streams.load {
+                Load::Max => window.closed(),
+                Load::Rps(rate_rps) => {
                     window.offered((window.after.at - window.before.at).ns as f64 * rate_rps as f64 / 1e9)
                 }
             },
@@ -241,7 +242,7 @@ impl World {
         let window = self.since(before);
         let trips = self.rpc.as_ref().expect("there is traffic");
         let mut held = vec![trips.tally.holds(self.now, trips.sent()), window.busy()];
-        match trips.of.period {
+        match trips.of.period() {
             None => held.push(window.closed()),
             Some(period) => {
                 // They go by the clock, whatever comes back.

@@ -4,8 +4,10 @@ use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
 
-use super::super::figures::{Core, Figures, Length, run};
-use super::super::{Clients, Disturbance, Pace, RTO_MIN, WorkCosts};
+use napier_rng::load::Load;
+
+use super::super::figures::{self, Core, Experiment, Figures, Length, Setting};
+use super::super::{Clients, Disturbance, RTO_MIN, WorkCosts};
 use super::*;
 
 /// A core that takes 3 us for a request, if nothing slows it down.
@@ -56,10 +58,14 @@ fn fast() -> Core {
     Core { costs, ..core() }
 }
 
-fn clients(connections: u16, pace: Pace) -> Clients {
+fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures {
+    figures::run(&Experiment { setting: Setting::Server(core.clone(), *clients), length, seed })
+}
+
+fn clients(connections: u16, load: Load) -> Clients {
     Clients {
         connections,
-        pace,
+        load,
         to_server: Span::from_ns(20),
         to_client: Span::from_ns(20),
         to_client_noise: Span::ZERO,
@@ -85,7 +91,7 @@ fn the_load_is_what_was_asked_for() {
     for rate_rps in [10, 1_000, 30_000, 1_000_000] {
         for connections in [1, 20, 700, 8_000, 60_000] {
             let measured_ms = (20_000_000 / rate_rps).clamp(10, 3_000);
-            let figures = run(&fast(), &clients(connections, Pace::Open { rate_rps }), ms(1, measured_ms), 7);
+            let figures = run(&fast(), &clients(connections, Load::Rps(rate_rps)), ms(1, measured_ms), 7);
             holds(&figures);
             let due = rate_rps as f64 * measured_ms as f64 / 1000.0;
             let off = (figures.answered as f64 - due).abs();
@@ -99,7 +105,7 @@ fn the_load_is_what_was_asked_for() {
 #[test]
 fn connections_outlive_a_ring_that_is_too_small() {
     for connections in [1, 30, 560, 1_500, 5_000] {
-        let figures = run(&polling(), &clients(connections, Pace::Closed), ms(5, 20), 3);
+        let figures = run(&polling(), &clients(connections, Load::Max), ms(5, 20), 3);
         holds(&figures);
         let mean_s = figures.latency_ns.iter().sum::<u64>() as f64 / figures.latency_ns.len() as f64 / 1e9;
         let out = figures.answered as f64 * 1e9 / figures.measured.ns as f64 * mean_s;
@@ -111,7 +117,7 @@ fn connections_outlive_a_ring_that_is_too_small() {
 
 #[test]
 fn an_overload_answers_what_it_can_and_loses_no_connection() {
-    let open = clients(5_000, Pace::Open { rate_rps: 600_000 });
+    let open = clients(5_000, Load::Rps(600_000));
     let figures = run(&polling(), &open, ms(50, 300), 3);
     holds(&figures);
     let most = 0.3 / 3e-6;
@@ -120,7 +126,7 @@ fn an_overload_answers_what_it_can_and_loses_no_connection() {
 
 #[test]
 fn a_loss_for_which_nothing_is_sent_again_breaks_the_run() {
-    let silent = Clients { rto_min: None, ..clients(1_500, Pace::Closed) };
+    let silent = Clients { rto_min: None, ..clients(1_500, Load::Max) };
     let broken = run(&polling(), &silent, ms(5, 20), 3).broken.expect("476 connections are dead");
     assert!(broken.contains("requests are not conserved: 1500 are out") && broken.contains("lost"), "{broken}");
 }

@@ -55,7 +55,8 @@ pub mod flows {
 /// The old name of [`rpc`].
 #[deprecated(note = "use `rpc`")]
 pub mod hosts {
-    pub use super::rpc::{RpcFigures as Trip, RpcPoller as Poller, RpcProgram as Program, *};
+    pub use super::figures::Figures as Trip;
+    pub use super::rpc::{RpcPoller as Poller, RpcProgram as Program, *};
 }
 
 /// The old name of [`smp`].
@@ -74,7 +75,7 @@ use napier_core::time::Instant;
 
 pub use cpu::work::{Account, Class, Disturbance, Work, WorkCosts};
 pub use peers::arrivals::Shape;
-pub use peers::clients::{Clients, Pace, RTO_MIN};
+pub use peers::clients::{Clients, RTO_MIN};
 pub use runs::{bulk, figures, rpc, smp, trace};
 pub use sim::coverage::{Coverage, Decision};
 pub use sim::plant::{Options, Plant};

@@ -9,12 +9,13 @@ use crate::machine::dev::Devices;
 use crate::machine::group::Grouped;
 use crate::machine::net::Network;
 use crate::machine::peers::Peers;
-use crate::machine::peers::bulk::{Asks, BulkFlows};
+use crate::machine::peers::bulk::BulkFlows;
 use crate::machine::peers::rpc::RoundTrips;
 use crate::machine::sim::Sim;
 use crate::machine::sim::event::{CtxId, Ev, HardIrq};
 use crate::machine::sim::plant::Options;
 use crate::machine::tx::Outbound;
+use napier_rng::load::Load;
 use napier_scenario::{Call, Machine, Step};
 
 /// An application thread's calls that are not done.
@@ -54,10 +55,10 @@ impl World {
     pub(crate) fn begin_bulk(&mut self, mut streams: BulkFlows) {
         for flow in 0..streams.flows.len() {
             let due = self.now
-                + match streams.asks {
-                    Asks::Program => Span::from_ns(streams.rng.random_range(0..=1_000_000)),
+                + match streams.load {
+                    Load::Max => Span::from_ns(streams.rng.random_range(0..=1_000_000)),
                     // What is left of a gap that is exponential is exponential.
-                    Asks::Rate { rate_rps } => streams.gap(rate_rps),
+                    Load::Rps(rate_rps) => streams.gap(rate_rps),
                 };
             streams.flows[flow].due = due;
             self.push_at(due, Ev::Due { flow: flow as u16 });

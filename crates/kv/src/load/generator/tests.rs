@@ -67,7 +67,7 @@ fn generator(delay: Duration, lost_of: u64, change: impl FnOnce(&mut Plan)) -> G
     Generator::new(wire, 3, plan)
 }
 
-fn run(generator: &mut Generator<FakeWire>, pace: Pace) -> Measured {
+fn run(generator: &mut Generator<FakeWire>, pace: Load) -> Measured {
     let ms = Duration::from_millis;
     let window = Window { warm_up: ms(10), measure: ms(100), margin: ms(0), drain: ms(50) };
     let mut edges = Vec::new();
@@ -80,7 +80,7 @@ fn run(generator: &mut Generator<FakeWire>, pace: Pace) -> Measured {
 #[test]
 fn an_open_loop_sends_what_is_due_and_sleeps_between() {
     let mut generator = generator(Duration::from_micros(50), 0, |_| ());
-    let measured = run(&mut generator, Pace::Open { rate_rps: 2_000 });
+    let measured = run(&mut generator, Load::Rps(2_000));
     assert!((150..250).contains(&measured.sent), "{measured:?}");
     assert_eq!((measured.sent, measured.lost), (measured.recorder.len(), 0));
     assert!(generator.wire.waited > Duration::from_millis(50));
@@ -90,7 +90,7 @@ fn an_open_loop_sends_what_is_due_and_sleeps_between() {
 #[test]
 fn requests_wait_for_room_in_the_windows_and_that_counts() {
     let mut generator = generator(Duration::from_millis(5), 0, |_| ());
-    let measured = run(&mut generator, Pace::Open { rate_rps: 4_000 });
+    let measured = run(&mut generator, Load::Rps(4_000));
     assert_eq!((generator.wire.out_max, measured.lost), (12, 0));
     // Answered are 12 in 5 ms.
     assert!((200..260).contains(&measured.answered), "{}", measured.answered);
@@ -101,7 +101,7 @@ fn requests_wait_for_room_in_the_windows_and_that_counts() {
 #[test]
 fn requests_that_overrun_their_window_lose_the_oldest() {
     let mut generator = generator(Duration::from_millis(5), 0, |plan| plan.overruns = true);
-    let measured = run(&mut generator, Pace::Open { rate_rps: 4_000 });
+    let measured = run(&mut generator, Load::Rps(4_000));
     assert!(generator.wire.out_max > 12 && measured.lost > 100, "{measured:?}");
     assert!(measured.recorder.intended().max() < 6_000_000);
     assert!((380..420).contains(&measured.sent), "{}", measured.sent);
@@ -111,7 +111,7 @@ fn requests_that_overrun_their_window_lose_the_oldest() {
 fn a_closed_loop_keeps_its_windows_full_whatever_is_lost() {
     let give_up = Some(Duration::from_millis(4));
     let mut generator = generator(Duration::from_millis(1), 10, |plan| plan.give_up = give_up);
-    let measured = run(&mut generator, Pace::Closed);
+    let measured = run(&mut generator, Load::Max);
     assert!((11..=12).contains(&generator.wire.out_max), "those that are lost are not seen");
     // One in ten takes 4 to 5 ms in place of 1.
     assert!((700..950).contains(&measured.answered) && measured.lost > 80, "{measured:?}");
@@ -133,16 +133,16 @@ fn what_was_due_is_counted_whether_it_was_sent_or_not() {
     // Few arrivals, all answered: what chance made of the rate is what was due, and nothing is missing from it.
     for rate_rps in [500, 2_000, 7_003] {
         let mut generator = generator(Duration::from_micros(50), 0, |_| ());
-        let measured = run(&mut generator, Pace::Open { rate_rps });
+        let measured = run(&mut generator, Load::Rps(rate_rps));
         assert_eq!((measured.due, measured.due - measured.in_time <= 1), (measured.sent, true), "{measured:?}");
         assert!((50_000..60_000).contains(&measured.fastest_ns), "{}", measured.fastest_ns);
     }
     // Twelve in 5 ms is all that is answered, so requests of before are answered while later ones are not even sent.
     let mut generator = generator(Duration::from_millis(5), 0, |_| ());
-    let measured = run(&mut generator, Pace::Open { rate_rps: 10_000 });
+    let measured = run(&mut generator, Load::Rps(10_000));
     assert!((900..1100).contains(&measured.due) && measured.sent < measured.due, "{measured:?}");
     assert!(measured.in_time < measured.answered && measured.answered < 260, "{measured:?}");
     let mut generator = self::generator(Duration::from_millis(1), 0, |_| ());
-    let closed = run(&mut generator, Pace::Closed);
+    let closed = run(&mut generator, Load::Max);
     assert_eq!(closed.due, closed.sent);
 }

@@ -12,6 +12,7 @@ use napier_rng as rng;
 
 use super::wire::{Arrived, Head, Incoming, MessageShape, Op, Outgoing, page};
 use crate::bench::rtt::histogram;
+use crate::loads::Load;
 
 /// How long a wait is at most, so that an interrupted run ends.
 const LOOK: Duration = Duration::from_millis(50);
@@ -27,15 +28,6 @@ pub(in crate::bench) enum Ask {
     Echo { request: usize, response: usize },
     /// An operation of a store, reads in so many of a hundred.
     Store { bytes: u32, read_pct: u32, seed: u64 },
-}
-
-/// When a client asks.
-#[derive(Copy, Clone, Debug)]
-pub(in crate::bench) enum ClientPace {
-    /// Each connection again as soon as it was answered.
-    Closed,
-    /// At points in time with this between them, over whichever connection is free.
-    Open { period: Duration },
 }
 
 /// What came of a run.
@@ -102,7 +94,7 @@ pub(super) fn run<N: Net>(
     net: N,
     streams: Vec<N::Stream>,
     ask: Ask,
-    (pace, length): (ClientPace, Duration),
+    (load, length): (Load, Duration),
     interrupted: &AtomicBool,
 ) -> anyhow::Result<ClientOutcome> {
     let shape = match ask {
@@ -121,9 +113,10 @@ pub(super) fn run<N: Net>(
     let (free, waiting) = ((0..conns.len()).rev().collect(), VecDeque::new());
     let client =
         Client { net, ask, conns, page: page(), free, waiting, asked: 0, late: 0, times, outcome, interrupted };
-    match pace {
-        ClientPace::Closed => client.closed(),
-        ClientPace::Open { period } => client.open(begun, period),
+    match load {
+        Load::Max => client.closed(),
+        // Equally far apart, as the document's tool has them.
+        Load::Rps(rate) => client.open(begun, Duration::from_nanos((1_000_000_000 / rate).max(1))),
     }
 }
 

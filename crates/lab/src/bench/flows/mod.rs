@@ -11,11 +11,12 @@ use std::time::Duration;
 use napier_kv::service::{Service, ServiceStream};
 use serde::Serialize;
 
-pub(super) use self::client::{Ask, ClientOutcome, ClientPace};
+pub(super) use self::client::{Ask, ClientOutcome};
 use self::server::Job;
 pub use self::wire::MESSAGE_BYTES_MAX;
 use super::stat::Spread;
 use crate::cpus::CpuLayout;
+use crate::loads::Load;
 use crate::modes::{Mode, NO_GROUPS};
 use crate::subject::{Backend, Subject};
 
@@ -29,7 +30,7 @@ pub(super) struct Case {
     pub(super) ask: Ask,
     /// What a store takes for an operation.
     pub(super) service: Option<Service>,
-    pub(super) pace: ClientPace,
+    pub(super) load: Load,
     pub(super) length: Duration,
 }
 

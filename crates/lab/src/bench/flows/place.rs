@@ -100,7 +100,7 @@ pub(super) fn on_engine(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool)
         let net = EngineNet::new(&pair.engine, &pair.peer_ns, &never, &Plan::default(), members)?;
         let builder = EngineStream::builder().rcvbuf(buffer).sndbuf(buffer).connect_timeout(CONNECT_MAX);
         let streams = connect(&net, connections, || builder.connect(&pair.peer_ns, SERVER))?;
-        client::run(net, streams, case.ask, (case.pace, case.length), interrupted)
+        client::run(net, streams, case.ask, (case.load, case.length), interrupted)
     };
     Ok(both(cpus.workers.len(), work, client, || stop.trigger())?)
 }
@@ -124,7 +124,7 @@ pub(super) fn on_kernel(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool)
         pair.right().netns().enter()?;
         let net = KernelNet::new(&never, &Plan::default())?;
         let streams = connect(&net, case.connections, || KernelStream::connect_timeout(&SERVER, CONNECT_MAX))?;
-        client::run(net, streams, case.ask, (case.pace, case.length), interrupted)
+        client::run(net, streams, case.ask, (case.load, case.length), interrupted)
     };
     Ok(both(cpus.workers.len(), work, client, || stop.raise())?)
 }

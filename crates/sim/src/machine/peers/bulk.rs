@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use napier_core::time::{Deadline, Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
+use napier_rng::load::Load;
 use rand::RngExt;
 
 use crate::machine::cpu::work::{Disturbance, WorkCosts};
@@ -16,18 +17,6 @@ use crate::machine::peers::link::{Link, chunks};
 use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::event::Ev;
 use napier_scenario::SocketIx;
-
-/// Who sends requests.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Asks {
-    /// A program like the server's on a host like the server's: the next of a flow when the last is answered.
-    Program,
-    /// A source outside, all flows together at this rate; each has one request at a time.
-    Rate {
-        /// Requests per second.
-        rate_rps: u64,
-    },
-}
 
 /// Who polls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -75,8 +64,9 @@ pub struct Flows {
     pub response_bytes: u32,
     /// Every second flow has the two the other way round: it writes where the others read.
     pub both_ways: bool,
-    /// Who asks.
-    pub asks: Asks,
+    /// Who asks. In a closed loop a program like the server's on a host like the server's: the next of a flow when the last is answered. At
+    /// a rate a source outside, all flows together; each has one request at a time.
+    pub load: Load,
     /// What a storage device takes for a request, in ns: points of its distribution, of which each request gets one. Empty: none.
     pub storage_ns: Arc<[u64]>,
     /// From host to host.
@@ -108,7 +98,7 @@ pub(crate) struct BulkFlow {
 pub(crate) struct BulkFlows {
     pub(crate) bytes: [u32; 2],
     pub(crate) both_ways: bool,
-    pub(crate) asks: Asks,
+    pub(crate) load: Load,
     pub(crate) wire: (Span, Span),
     pub(crate) storage_ns: Arc<[u64]>,
     pub(crate) flows: Vec<BulkFlow>,
@@ -128,7 +118,7 @@ impl BulkFlows {
         Self {
             bytes: [of.request_bytes, of.response_bytes],
             both_ways: of.both_ways,
-            asks: of.asks,
+            load: of.load,
             wire: (of.wire, of.wire_noise),
             storage_ns: of.storage_ns.clone(),
             flows: vec![idle; of.flows.into()],
@@ -142,7 +132,7 @@ impl BulkFlows {
 
     /// Requests at a rate that are late, and those that would have come behind them.
     pub(crate) fn behind(&self, now: Instant) -> f64 {
-        let Asks::Rate { rate_rps } = self.asks else { return 0.0 };
+        let Load::Rps(rate_rps) = self.load else { return 0.0 };
         let mean_ns = self.flows.len() as f64 * 1e9 / rate_rps.max(1) as f64;
         let late = self.flows.iter().filter(|flow| flow.is_out);
         late.map(|flow| 1.0 + now.ns.saturating_sub(flow.due.ns) as f64 / mean_ns).sum()
@@ -222,7 +212,7 @@ impl Peers {
     pub(crate) fn chunk_arrives(&mut self, flow: usize, to: usize, is_ack: bool, segments: u16) {
         let now = self.now;
         let streams = self.bulk();
-        let is_source = to == CLIENT && streams.asks != Asks::Program;
+        let is_source = to == CLIENT && streams.load != Load::Max;
         if !is_ack && segments > 1 {
             let at = now + streams.on_the_wire();
             self.push_at(at, Ev::Chunk { flow: flow as u16, to: (1 - to) as u8, is_ack: true, segments: 1 });
@@ -262,7 +252,7 @@ impl Peers {
         self.note_answer(flow);
         let now = self.now;
         let streams = self.bulk();
-        let Asks::Rate { rate_rps } = streams.asks else { return };
+        let Load::Rps(rate_rps) = streams.load else { return };
         let gap = streams.gap(rate_rps);
         let due = streams.flows[flow].due + gap;
         streams.flows[flow].due = due;

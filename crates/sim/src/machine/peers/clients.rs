@@ -7,6 +7,7 @@
 
 use napier_core::time::{Deadline, Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
+use napier_rng::load::Load;
 use rand::RngExt;
 
 use crate::machine::peers::Peers;
@@ -16,25 +17,13 @@ use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::event::Ev;
 use napier_scenario::SocketIx;
 
-/// When connections send.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Pace {
-    /// All together so many requests a second, each connection at random times of its own.
-    Open {
-        /// Requests per second.
-        rate_rps: u64,
-    },
-    /// The next as soon as the last is answered.
-    Closed,
-}
-
 /// The clients of a run, and the way to them.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Clients {
     /// Connections to one queue.
     pub connections: u16,
     /// When they send.
-    pub pace: Pace,
+    pub load: Load,
     /// From a client's send until the frame is in the server's ring.
     pub to_server: Span,
     /// From the server's write until the answer is at the client's program, if nothing else comes in between.
@@ -165,7 +154,7 @@ impl Asking {
 
     /// Mean time between two requests of a connection at the full rate; none in a closed loop.
     fn gap_ns(&self) -> Option<f64> {
-        let Pace::Open { rate_rps } = self.of.pace else { return None };
+        let Load::Rps(rate_rps) = self.of.load else { return None };
         Some(1e9 * f64::from(self.of.connections) / rate_rps.max(1) as f64)
     }
 
@@ -181,9 +170,9 @@ impl Asking {
     /// When a connection's first request is due. At a rate it is as if it had been asking for ever: what is left of a gap that is
     /// exponential is exponential.
     fn first_due(&mut self, connection: usize, now: Instant) -> Instant {
-        match self.of.pace {
-            Pace::Closed => Instant::from_ns(now.ns + self.rng.random_range(0..=self.round.ns)),
-            Pace::Open { .. } => self.next_due(connection, now),
+        match self.of.load {
+            Load::Max => Instant::from_ns(now.ns + self.rng.random_range(0..=self.round.ns)),
+            Load::Rps(_) => self.next_due(connection, now),
         }
     }
 
@@ -338,9 +327,7 @@ impl Peers {
         asking.tally.is_answered(now, this.sent);
         if now >= asking.from {
             asking.latency_ns.push(now.ns - this.sent.ns);
-            asking
-                .from_due_ns
-                .push(now.ns - if asking.of.pace == Pace::Closed { this.sent.ns } else { this.was_due.ns });
+            asking.from_due_ns.push(now.ns - if asking.of.load == Load::Max { this.sent.ns } else { this.was_due.ns });
             asking.way_ns.push(asking.of.to_server.ns + this.way_back.ns);
         }
         let ack_at = now + asking.of.to_server;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use napier_core::time::{Instant, Span};
 use napier_rng::Xoshiro256PlusPlus;
+use napier_rng::load::Load;
 use rand::RngExt;
 
 use crate::machine::peers::Peers;
@@ -26,14 +27,24 @@ pub struct Quiet {
 /// What goes over the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Traffic {
-    /// Time between two packets of the client; `None`: the next goes when the last is answered.
-    pub period: Option<Span>,
+    /// Packets of the client, all equally far apart; in a closed loop the next goes when the last is answered.
+    pub load: Load,
     /// What the client's program computes after each answer.
     pub delay: Span,
     /// From the driver of one host into the ring of the other.
     pub wire: Span,
     /// At most so much more, evenly.
     pub wire_noise: Span,
+}
+
+impl Traffic {
+    /// Time between two packets of the client; `None`: a closed loop.
+    pub(crate) fn period(&self) -> Option<Span> {
+        match self.load {
+            Load::Rps(rate) => Some(Span::from_ns(1_000_000_000 / rate)),
+            Load::Max => None,
+        }
+    }
 }
 
 pub(crate) const CLIENT: usize = 0;

@@ -6,137 +6,114 @@
 //!  threads, an event context each                              threads, an event context each
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
-use napier_core::sockopt::SocketBusy;
-use napier_core::time::Span;
+use napier_core::time::Instant;
 
 use crate::machine::cpu::place::HostCpus;
 use crate::machine::cpu::place::Placement;
-use crate::machine::cpu::work::Account;
+use crate::machine::cpu::work::WorkCosts;
 use crate::machine::exec::Code;
-pub use crate::machine::peers::bulk::{Asks, Flows, Polls};
+use crate::machine::laws::LawsLook;
 use crate::machine::peers::bulk::{BulkFlows, CLIENT, SERVER};
+pub use crate::machine::peers::bulk::{Flows, Polls};
 use crate::machine::peers::link::chunks;
 use crate::machine::runs::bulk_program::bulk_thread;
-use crate::machine::runs::figures::Length;
-use crate::machine::setup;
-use crate::machine::sim::plant::Options;
+use crate::machine::runs::figures::{CpuUse, Latencies, Staged};
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use napier_scenario::{
-    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
-};
+use napier_scenario::{CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, Thread};
 
-/// What was read off, over the measured time.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FlowFigures {
-    /// From request to answer, of requests that were sent in the measured time, in ns.
-    pub latency_ns: Vec<u64>,
-    /// Answers in the measured time.
-    pub answered: u64,
-    /// The measured time.
-    pub measured: Span,
-    /// Where the time of the server's CPUs went, together.
-    pub server: Account,
-    /// Interrupts of the server.
-    pub interrupts: u64,
-    /// Polls of it.
-    pub polls: u64,
-    /// Threads that were put on another CPU, of both hosts and of the whole run.
-    pub migrations: u64,
-    /// Steps of the machine, likewise.
-    pub steps: u64,
-    /// A rule or an invariant that did not hold.
-    pub broken: Option<String>,
-}
+impl Staged for Flows {
+    fn costs(&self) -> WorkCosts {
+        self.costs
+    }
 
-/// Runs two hosts.
-///
-/// # Panics
-/// The rules' own assertions.
-#[must_use]
-pub fn run(of: &Flows, length: Length, seed: u64) -> FlowFigures {
-    run_or_stop(of, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
-}
+    fn machine(&self, seed: u64) -> Machine {
+        let cpu = |host: usize, nth: u16| CpuIx(host as u16 * self.cpus + nth % self.cpus);
+        let threaded = if self.polls == Polls::Softirq { ThreadedSetting::Disabled } else { ThreadedSetting::Enabled };
+        let device = |host: usize| Device {
+            ring: 8192,
+            threaded,
+            rx_usecs: self.rx_usecs,
+            weight: weight(self, host),
+            ..Device::new(&format!("eth{host}"), self.queues, |queue| cpu(host, queue))
+        };
+        let socket = |name: String, host: usize, flow: u16| Socket {
+            queue: 8192,
+            ..Socket::tcp(name, NapiIx(host as u16 * self.queues + queue(self, host, flow)))
+        };
+        let mut sockets: Vec<Socket> = (0..self.flows).map(|flow| socket(format!("c{flow}"), CLIENT, flow)).collect();
+        sockets.extend((0..self.flows).map(|flow| socket(format!("s{flow}"), SERVER, flow)));
+        sockets.extend((0..self.flows).map(|flow| socket(format!("d{flow}"), SERVER, flow)));
+        let thread = |name: String, cpu| Thread { name, cpu, policy: Policy::Fair, cap_net_admin: true };
+        let mut threads = Vec::new();
+        let mut epolls = Vec::new();
+        for host in [CLIENT, SERVER] {
+            for nth in 0..self.threads {
+                threads.push(thread(format!("{host}/{nth}"), cpu(host, nth)));
+                let own = (0..self.flows).filter(|flow| flow % self.threads == nth);
+                let kinds: &[u16] = if host == CLIENT { &[0] } else { &[1, 2] };
+                let members =
+                    own.flat_map(|flow| kinds.iter().map(move |kind| SocketIx(kind * self.flows + flow))).collect();
+                epolls.push(Epoll { name: format!("ep{host}/{nth}"), params: EpollParams::default(), members });
+            }
+        }
+        threads.push(thread("ctl".to_owned(), cpu(SERVER, 0)));
+        let devices = vec![device(CLIENT), device(SERVER)];
+        Machine { devices, threads, sockets, epolls, ..Machine::bare(2 * self.cpus, self.hz, seed) }
+    }
 
-/// The same; `None` if `stop` was set.
-///
-/// # Panics
-/// Likewise.
-#[must_use]
-pub fn run_or_stop(of: &Flows, length: Length, seed: u64, stop: &AtomicBool) -> Option<FlowFigures> {
-    let machine = machine(of, seed);
-    let threads = usize::from(of.threads);
-    let code = |k: K, thread: usize| -> Option<Code> {
+    fn code(&self, k: K, thread: usize) -> Option<Code> {
+        let threads = usize::from(self.threads);
         let end = if thread < threads { CLIENT } else { SERVER };
         (thread < 2 * threads).then(|| Box::pin(bulk_thread(k, end, thread)) as Code)
-    };
-    let programs = setup::Programs { costs: of.costs, code: &code };
-    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
-    let begun = {
-        let mut w = exec.vm.w();
-        (w.disturbance, w.deep_after) = (of.disturbance, of.deep_after);
-        w.places = places(of);
-        for thread in 0..2 * threads {
+    }
+
+    fn begin(&self, w: &mut World, seed: u64) {
+        (w.disturbance, w.deep_after) = (self.disturbance, self.deep_after);
+        w.places = places(self);
+        for thread in 0..2 * usize::from(self.threads) {
             let ctx = w.inboxes[thread].ctx;
             w.ctxs[ctx].moves = true;
         }
         for napi in 0..w.napis.len() {
             let ctx = w.napis[napi].kthread;
-            w.ctxs[ctx].moves = !of.pinned;
+            w.ctxs[ctx].moves = !self.pinned;
         }
         w.begin_ticks();
-        w.begin_bulk(BulkFlows::new(of, seed));
-        w.now
-    };
-    let from = begun + length.warm_up;
-    exec.run_until_or(from, stop);
-    if let Some(streams) = &mut exec.vm.w().bulk {
-        streams.from = from;
+        w.begin_bulk(BulkFlows::new(self, seed));
     }
-    let (before, look) = {
-        let w = exec.vm.w();
-        (server(&w, of), w.look())
-    };
-    exec.run_until_or(from + length.measured, stop);
-    if stop.load(Ordering::Relaxed) {
-        return None;
-    }
-    let mut w = exec.vm.w();
-    w.check_conserved();
-    let lost = w.drops.iter().sum::<u64>();
-    if lost > 0 {
-        w.fail(format!("{lost} packets were lost: a ring is too small"));
-    }
-    let after = server(&w, of);
-    let answered = w.look().taken - look.taken;
-    if w.broken.is_none() {
-        w.check_bulk(look, of);
-    }
-    let streams = w.bulk.take().expect("they began");
-    Some(FlowFigures {
-        latency_ns: streams.latency_ns,
-        answered,
-        measured: length.measured,
-        server: after.0.since(&before.0),
-        interrupts: after.1 - before.1,
-        polls: after.2 - before.2,
-        migrations: w.migrations,
-        steps: w.steps,
-        broken: w.broken.take(),
-    })
-}
 
-/// Time, interrupts and polls of the server.
-fn server(w: &World, of: &Flows) -> (Account, u64, u64) {
-    let cpus = usize::from(of.cpus)..w.cpus.len();
-    let account = cpus.fold(Account::default(), |sum, cpu| sum.and(&w.spent(cpu)));
-    let napis = || w.napis.iter().skip(of.queues.into());
-    (account, napis().map(|napi| napi.interrupts).sum(), napis().map(|napi| napi.polls).sum())
+    fn count_from(&self, w: &mut World, from: Instant) {
+        if let Some(streams) = &mut w.bulk {
+            streams.from = from;
+        }
+    }
+
+    /// The server is measured.
+    fn use_of(&self, cpu: usize) -> CpuUse {
+        if cpu < usize::from(self.cpus) { CpuUse::Beside } else { CpuUse::Program }
+    }
+
+    fn first_napi(&self) -> usize {
+        self.queues.into()
+    }
+
+    fn check(&self, w: &mut World, look: LawsLook) {
+        w.check_conserved();
+        let lost = w.drops.iter().sum::<u64>();
+        if lost > 0 {
+            w.fail(format!("{lost} packets were lost: a ring is too small"));
+        }
+        if w.broken.is_none() {
+            w.check_bulk(look, self);
+        }
+    }
+
+    fn latencies(&self, w: &mut World) -> Latencies {
+        (w.bulk.take().expect("they began").latency_ns, Vec::new(), Vec::new())
+    }
 }
 
 fn places(of: &Flows) -> Placement {
@@ -145,70 +122,6 @@ fn places(of: &Flows) -> Placement {
     let two_each = |host: &HostCpus| (0..2 * usize::from(of.queues)).map(|nth| host.first + nth % cpus).collect();
     let workers = (of.polls == Polls::Pool && !of.pinned).then(|| hosts.iter().map(two_each).collect());
     Placement { hosts, sibling_pct: of.sibling_pct, migration_cost: of.migration_cost, workers }
-}
-
-fn machine(of: &Flows, seed: u64) -> Machine {
-    let cpu = |host: usize, nth: u16| CpuIx(host as u16 * of.cpus + nth % of.cpus);
-    let device = |host: usize| Device {
-        name: format!("eth{host}"),
-        queues: of.queues,
-        ring: 8192,
-        irq_cpu: (0..of.queues).map(|queue| cpu(host, queue)).collect(),
-        thread_cpu: (0..of.queues).map(|queue| cpu(host, queue)).collect(),
-        thread_policy: Policy::Fair,
-        persistent: true,
-        no_busy_poll: false,
-        up: true,
-        tunables: Tunables::default(),
-        threaded: if of.polls == Polls::Softirq { ThreadedSetting::Disabled } else { ThreadedSetting::Enabled },
-        rx_usecs: of.rx_usecs,
-        rx_frames: 0,
-        gro: false,
-        weight: weight(of, host),
-        transmit: None,
-    };
-    let socket = |name: String, host: usize, flow: u16| Socket {
-        name,
-        kind: SocketKind::Tcp,
-        connected: true,
-        napi: NapiIx(host as u16 * of.queues + queue(of, host, flow)),
-        queue: 8192,
-        open: true,
-        busy: SocketBusy::new(0),
-        primed: true,
-        recverr: false,
-    };
-    let mut sockets: Vec<Socket> = (0..of.flows).map(|flow| socket(format!("c{flow}"), CLIENT, flow)).collect();
-    sockets.extend((0..of.flows).map(|flow| socket(format!("s{flow}"), SERVER, flow)));
-    sockets.extend((0..of.flows).map(|flow| socket(format!("d{flow}"), SERVER, flow)));
-    let thread = |name: String, cpu| Thread { name, cpu, policy: Policy::Fair, cap_net_admin: true };
-    let mut threads = Vec::new();
-    let mut epolls = Vec::new();
-    for host in [CLIENT, SERVER] {
-        for nth in 0..of.threads {
-            threads.push(thread(format!("{host}/{nth}"), cpu(host, nth)));
-            let own = (0..of.flows).filter(|flow| flow % of.threads == nth);
-            let kinds: &[u16] = if host == CLIENT { &[0] } else { &[1, 2] };
-            let members = own.flat_map(|flow| kinds.iter().map(move |kind| SocketIx(kind * of.flows + flow))).collect();
-            epolls.push(Epoll { name: format!("ep{host}/{nth}"), params: EpollParams::default(), members });
-        }
-    }
-    threads.push(thread("ctl".to_owned(), cpu(SERVER, 0)));
-    Machine {
-        cpus: 2 * of.cpus,
-        topology: Topology::FLAT,
-        hz: of.hz,
-        seed,
-        jitter: false,
-        late_interrupts: false,
-        sysctl: Sysctl::defaults(of.hz),
-        costs: Costs::default(),
-        devices: vec![device(CLIENT), device(SERVER)],
-        threads,
-        sockets,
-        epolls,
-        groups: Vec::new(),
-    }
 }
 
 /// The queue of a host that a flow's packets come to: equally many flows on each, and each thread has flows of all queues. A hash does

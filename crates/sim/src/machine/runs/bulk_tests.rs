@@ -1,7 +1,11 @@
 use std::sync::Arc;
 
+use napier_core::time::Span;
+use napier_rng::load::Load;
+
 use super::*;
-use crate::machine::{Disturbance, Work, WorkCosts};
+use crate::machine::figures::{Experiment, Figures, Length, Setting, run};
+use crate::machine::{Disturbance, Work};
 
 /// A host of eight CPUs whose programs have a lot to do.
 fn hosts(polls: Polls) -> Flows {
@@ -38,7 +42,7 @@ fn hosts(polls: Polls) -> Flows {
         request_bytes: 1,
         response_bytes: 1,
         both_ways: false,
-        asks: Asks::Program,
+        load: Load::Max,
         storage_ns: Arc::new([]),
         wire: Span::from_us(10),
         wire_noise: Span::from_us(1),
@@ -46,16 +50,17 @@ fn hosts(polls: Polls) -> Flows {
     }
 }
 
-fn figures(of: &Flows) -> FlowFigures {
+fn figures(of: &Flows) -> Figures {
     let length = Length { warm_up: Span::from_ms(10), measured: Span::from_ms(40) };
-    let mut figures = run(of, length, 1);
+    let of = Experiment { setting: Setting::Flows(of.clone()), length, seed: 1 };
+    let mut figures = run(&of);
     assert_eq!(figures.broken, None);
-    assert_eq!(figures, run(of, length, 1), "the same again");
+    assert_eq!(figures, run(&of), "the same again");
     figures.latency_ns.sort_unstable();
     figures
 }
 
-fn percentile(of: &FlowFigures, percent: usize) -> u64 {
+fn percentile(of: &Figures, percent: usize) -> u64 {
     of.latency_ns[of.latency_ns.len() * percent / 100]
 }
 
@@ -79,7 +84,7 @@ fn threads_that_the_scheduler_sees_are_avoided_where_softirqs_are_not() {
         let mut of = hosts(polls);
         of.costs.set(Work::Request, Span::from_us(45));
         of.costs.set(Work::PacketUp, Span::from_us(5));
-        Flows { cpus: 16, threads: 16, flows: 300, asks: Asks::Rate { rate_rps: 143_000 }, pinned: true, ..of }
+        Flows { cpus: 16, threads: 16, flows: 300, load: Load::Rps(143_000), pinned: true, ..of }
     };
     let (softirq, thread) = (figures(&busy(Polls::Softirq)), figures(&busy(Polls::Thread)));
     let p99 = |of| percentile(of, 99);
@@ -106,7 +111,7 @@ fn the_other_hyper_thread_slows_a_cpu_down() {
 #[test]
 fn what_a_storage_device_takes_is_in_the_answer() {
     let of = Flows {
-        asks: Asks::Rate { rate_rps: 20_000 },
+        load: Load::Rps(20_000),
         storage_ns: Arc::new([1_000_000]),
         both_ways: true,
         response_bytes: 4096,

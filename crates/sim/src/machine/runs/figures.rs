@@ -1,32 +1,24 @@
-//! A run for figures: a server of one queue, its clients, and what an observer of the machine would read off.
+//! A run for figures: hosts and what comes to them, by the same rules as every other run, and what an observer would read off.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use napier_core::sockopt::SocketBusy;
 use napier_core::time::{Instant, Span};
 
-use crate::machine::cpu::work::Account;
-use crate::machine::dev::nic::Nic;
+use crate::machine::cpu::work::{Account, WorkCosts};
 use crate::machine::exec::{Code, Exec};
-use crate::machine::peers::clients::{Asking, Clients, Pace, RTO_MIN};
+use crate::machine::laws::LawsLook;
+use crate::machine::peers::bulk::Flows;
+use crate::machine::peers::clients::Clients;
+use crate::machine::peers::rpc::Traffic;
+use crate::machine::runs::rpc::{Hosts, Pair};
 pub use crate::machine::runs::server::Core;
-use crate::machine::runs::server::{ServerProgram, serve_main};
+use crate::machine::runs::server::Server;
+use crate::machine::runs::smp::Many;
 use crate::machine::setup;
 use crate::machine::sim::plant::Options;
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use napier_scenario::{
-    Costs, CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Sysctl, Thread, Topology,
-};
-
-/// Turns of each connection of a closed loop in the measured time, at least.
-const ROUNDS: u64 = 8;
-
-/// A closed loop that has not come round by then is measured as it is.
-const WARM_UP_MAX: Span = Span::from_secs(10);
-
-/// The measured time is not made longer than this.
-const MEASURED_MAX: Span = Span::from_secs(10);
+use napier_scenario::Machine;
 
 /// How long a run is, in virtual time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -37,67 +29,140 @@ pub struct Length {
     pub measured: Span,
 }
 
-/// What was read off, over the measured time.
+/// Hosts, what runs on them, and who sends.
 #[derive(Clone, Debug)]
+pub enum Setting {
+    /// A server of one queue, and its clients. A closed loop is run for longer than was asked for if each connection would not have its
+    /// turn several times.
+    Server(Core, Clients),
+    /// Two hosts on a wire, one packet at a time back and forth.
+    Pair(Hosts, Traffic),
+    /// Two hosts of many CPUs, programs of many threads, messages of any size.
+    Flows(Flows),
+    /// A server of many CPUs, and who polls there.
+    Many(Many),
+}
+
+/// One run: the same gives the same figures.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Of what.
+    pub setting: Setting,
+    /// How long.
+    pub length: Length,
+    /// Where all randomness comes from.
+    pub seed: u64,
+}
+
+/// What was read off, over the measured time. What a setting does not have is zero or empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// From send to answer, of requests that were sent in the measured time, in ns.
+    /// From send to answer, of requests that were sent in the measured time, in ns; of a server of many CPUs without the way, and from
+    /// when they were due.
     pub latency_ns: Vec<u64>,
     /// The same requests from when they were due, in ns: a client that falls behind does not hide the wait.
     pub from_due_ns: Vec<u64>,
+    /// What of it was the way there and back, with what the client's machine takes, of the same requests, in ns.
+    pub way_ns: Vec<u64>,
     /// The measured time.
     pub measured: Span,
-    /// Where the time of the cores went, together.
+    /// Where the time of the CPUs went that are measured, together.
     pub account: Account,
-    /// Cores.
+    /// And that of those with programs.
+    pub program: Account,
+    /// And that of those that are for polling alone.
+    pub polling: Account,
+    /// CPUs.
     pub cores: u16,
-    /// Interrupts of the queue.
+    /// Interrupts of the queues.
     pub interrupts: u64,
-    /// Polls of it, by whomever.
+    /// Polls of them, by whomever.
     pub polls: u64,
     /// Polls that found nothing.
     pub empty_polls: u64,
     /// Packets that they took.
     pub packets: u64,
-    /// What of it was the way there and back, with what the client's machine takes, of the same requests, in ns.
-    pub way_ns: Vec<u64>,
-    /// Requests that the program took.
+    /// Requests that programs took; answers where programs ask.
     pub answered: u64,
     /// Requests that found the server's ring full, and were sent again.
     pub lost: u64,
-    /// Where the time of the program's core went.
-    pub program: Account,
     /// Waits of the program that returned, and their events.
     pub waits: u64,
     /// Likewise.
     pub events: u64,
+    /// Turns of the groups' CPUs.
+    pub turns: u64,
+    /// CPUs of groups that went to sleep.
+    pub parks: u64,
+    /// Those that had to wake at once.
+    pub parks_in_vain: u64,
+    /// CPUs that woke.
+    pub wakes: u64,
+    /// Moves of members: back to the CPU that had it last, to the core's other thread, on the node, to another node.
+    pub moves: [u64; 4],
+    /// Threads that were put on another CPU, of the whole run.
+    pub migrations: u64,
     /// Steps of the machine, of the whole run.
     pub steps: u64,
     /// A rule or an invariant that did not hold.
     pub broken: Option<String>,
 }
 
-#[derive(Copy, Clone, Default)]
-struct Counted {
-    account: Account,
-    interrupts: u64,
-    polls: u64,
-    empty_polls: u64,
-    packets: u64,
-    program: Account,
-    taken: u64,
-    lost: u64,
-    waits: u64,
-    events: u64,
+/// What a CPU is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum CpuUse {
+    Program,
+    Polling,
+    /// Of a host that is not measured.
+    Beside,
 }
 
-/// Runs a core and its clients. A closed loop is run for longer than was asked for if each connection would not have its turn several
-/// times.
+/// From send to answer, from when it was due, and the way; in ns.
+pub(crate) type Latencies = (Vec<u64>, Vec<u64>, Vec<u64>);
+
+/// What a setting is to the run of it.
+pub(crate) trait Staged {
+    fn costs(&self) -> WorkCosts;
+
+    fn machine(&self, seed: u64) -> Machine;
+
+    /// What runs in a thread of the machine.
+    fn code(&self, k: K, thread: usize) -> Option<Code>;
+
+    /// The machine is there: what it is like, and who sends.
+    fn begin(&self, w: &mut World, seed: u64);
+
+    /// Runs until what counts begins; how long that is.
+    fn warm_up(&self, exec: &mut Exec, begun: Instant, length: Length, stop: &AtomicBool) -> Length {
+        exec.run_until_or(begun + length.warm_up, stop);
+        length
+    }
+
+    /// Requests count from here on.
+    fn count_from(&self, w: &mut World, from: Instant);
+
+    fn use_of(&self, _cpu: usize) -> CpuUse {
+        CpuUse::Program
+    }
+
+    /// The first instance that is measured.
+    fn first_napi(&self) -> usize {
+        0
+    }
+
+    /// Holds what happened since `look` against laws.
+    fn check(&self, w: &mut World, look: LawsLook);
+
+    fn latencies(&self, w: &mut World) -> Latencies;
+}
+
+/// Runs an experiment.
 ///
 /// # Panics
-/// The rules' own assertions.
+/// The rules' own assertions, and a machine that does not [fit](Many::fits).
 #[must_use]
-pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures {
-    run_or_stop(core, clients, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
+pub fn run(of: &Experiment) -> Figures {
+    run_or_stop(of, &AtomicBool::new(false)).expect("nothing stops it")
 }
 
 /// The same; `None` if `stop` was set.
@@ -105,161 +170,107 @@ pub fn run(core: &Core, clients: &Clients, length: Length, seed: u64) -> Figures
 /// # Panics
 /// Likewise.
 #[must_use]
-pub fn run_or_stop(core: &Core, clients: &Clients, length: Length, seed: u64, stop: &AtomicBool) -> Option<Figures> {
-    let machine = machine(core, clients, seed);
-    let code = |k: K, thread: usize| -> Option<Code> {
-        (thread == 0).then(|| Box::pin(serve_main(k, ServerProgram::of(core, 0))) as Code)
-    };
-    let programs = setup::Programs { costs: core.costs, code: &code };
+pub fn run_or_stop(of: &Experiment, stop: &AtomicBool) -> Option<Figures> {
+    match &of.setting {
+        Setting::Server(core, clients) => measure(&Server { core, clients }, of.length, of.seed, stop),
+        Setting::Pair(hosts, traffic) => measure(&Pair { hosts, traffic }, of.length, of.seed, stop),
+        Setting::Flows(flows) => measure(flows, of.length, of.seed, stop),
+        Setting::Many(many) => measure(many, of.length, of.seed, stop),
+    }
+}
+
+fn measure(of: &impl Staged, length: Length, seed: u64, stop: &AtomicBool) -> Option<Figures> {
+    let machine = of.machine(seed);
+    let code = |k: K, thread: usize| of.code(k, thread);
+    let programs = setup::Programs { costs: of.costs(), code: &code };
     let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
     let begun = {
         let mut w = exec.vm.w();
-        w.disturbance = core.disturbance;
         let now = w.now;
-        if core.moderates {
-            w.napis[0].nic = Some(Nic::new(now, core.apply));
-        }
-        let round = core.demand().ns * u64::from(clients.connections);
-        w.begin_asking(Asking::new(*clients, seed).with_round(Span::from_ns(round)));
+        of.begin(&mut w, seed);
         now
     };
-    let length = warmed_up(&mut exec, begun, length, clients, stop);
-    let from = exec.vm.w().now;
-    let (before, look) = {
+    let length = of.warm_up(&mut exec, begun, length, stop);
+    let (from, before, look) = {
         let mut w = exec.vm.w();
-        if let Some(asking) = &mut w.asking {
-            asking.from = from;
-        }
-        (counted(&w), w.look())
+        let from = w.now;
+        of.count_from(&mut w, from);
+        (from, counted(&w, of), w.look())
     };
+    let taken = look.taken;
     exec.run_until_or(from + length.measured, stop);
     if stop.load(Ordering::Relaxed) {
         return None;
     }
     let mut w = exec.vm.w();
-    let after = counted(&w);
-    if w.broken.is_none() {
-        w.check_asking(look, 1);
-    }
-    let asking = w.asking.take().expect("they began");
+    let after = counted(&w, of);
+    let answered = w.look().taken - taken;
+    of.check(&mut w, look);
+    let (latency_ns, from_due_ns, way_ns) = of.latencies(&mut w);
     Some(Figures {
-        answered: after.taken - before.taken,
-        lost: after.lost - before.lost,
-        program: after.program.since(&before.program),
-        latency_ns: asking.latency_ns,
-        from_due_ns: asking.from_due_ns,
-        way_ns: asking.way_ns,
+        latency_ns,
+        from_due_ns,
+        way_ns,
+        answered,
         cores: machine.cpus,
         measured: length.measured,
-        account: after.account.since(&before.account),
-        interrupts: after.interrupts - before.interrupts,
-        polls: after.polls - before.polls,
-        empty_polls: after.empty_polls - before.empty_polls,
-        packets: after.packets - before.packets,
-        waits: after.waits - before.waits,
-        events: after.events - before.events,
+        migrations: w.migrations,
         steps: w.steps,
         broken: w.broken.take(),
+        ..after.since(&before)
     })
 }
 
-/// Runs until what is asked and answered is as it will be; how long the rest is.
-///
-/// At a rate that is for as long as was asked for: connections ask from the first moment on as they will. In a closed loop each
-/// connection has had its turn, and requests that the beginning lost have come again.
-fn warmed_up(exec: &mut Exec, begun: Instant, length: Length, clients: &Clients, stop: &AtomicBool) -> Length {
-    exec.run_until_or(begun + length.warm_up, stop);
-    if clients.pace != Pace::Closed {
-        return length;
-    }
-    let connections = u64::from(clients.connections);
-    let step = length.warm_up.max(Span::from_ms(10));
-    let until = begun + WARM_UP_MAX;
-    loop {
-        let (now, answered, lost) = {
-            let w = exec.vm.w();
-            let asking = w.asking.as_ref().expect("they began");
-            (w.now, asking.tally.answered, asking.lost)
+/// What grows, until now.
+fn counted(w: &World, of: &impl Staged) -> Figures {
+    let mut counted = Figures::default();
+    for cpu in 0..w.cpus.len() {
+        let sum = match of.use_of(cpu) {
+            CpuUse::Program => &mut counted.program,
+            CpuUse::Polling => &mut counted.polling,
+            CpuUse::Beside => continue,
         };
-        let least = if lost > 0 { begun + length.warm_up + RTO_MIN + RTO_MIN } else { begun };
-        let is_over = exec.vm.w().broken.is_some() || stop.load(Ordering::Relaxed) || now >= until;
-        if is_over || answered >= 2 * connections && now >= least {
-            let round = Span::from_ns((now - begun).ns * connections / answered.max(1));
-            let mut measured = length.measured.max(Span::from_ns(round.ns * ROUNDS));
-            if lost > 0 {
-                measured = measured.max(Span::from_ns(RTO_MIN.ns * ROUNDS));
-            }
-            let measured = measured.min(length.measured.max(MEASURED_MAX));
-            return Length { measured, ..length };
+        *sum = sum.and(&w.spent(cpu));
+    }
+    for napi in w.napis.iter().skip(of.first_napi()) {
+        counted.interrupts += napi.interrupts;
+        counted.polls += napi.polls;
+        counted.empty_polls += napi.empty_polls;
+        counted.packets += napi.packets;
+    }
+    if let Some(asking) = &w.asking {
+        (counted.lost, counted.waits, counted.events) = (asking.lost, asking.waits, asking.events);
+    }
+    for group in &w.groups.all {
+        counted.turns += group.turns;
+        counted.parks += group.parks;
+        counted.parks_in_vain += group.decider.parks_in_vain();
+        counted.wakes += group.wakes;
+        counted.moves.iter_mut().zip(group.moves).for_each(|(sum, moves)| *sum += moves);
+    }
+    counted
+}
+
+impl Figures {
+    fn since(self, before: &Self) -> Self {
+        let (program, polling) = (self.program.since(&before.program), self.polling.since(&before.polling));
+        Self {
+            account: program.and(&polling),
+            program,
+            polling,
+            interrupts: self.interrupts - before.interrupts,
+            polls: self.polls - before.polls,
+            empty_polls: self.empty_polls - before.empty_polls,
+            packets: self.packets - before.packets,
+            lost: self.lost - before.lost,
+            waits: self.waits - before.waits,
+            events: self.events - before.events,
+            turns: self.turns - before.turns,
+            parks: self.parks - before.parks,
+            parks_in_vain: self.parks_in_vain - before.parks_in_vain,
+            wakes: self.wakes - before.wakes,
+            moves: std::array::from_fn(|kind| self.moves[kind] - before.moves[kind]),
+            ..Self::default()
         }
-        exec.run_until_or(now + step, stop);
-    }
-}
-
-fn counted(w: &World) -> Counted {
-    let napi = &w.napis[0];
-    let (waits, events) = w.asking.as_ref().map_or((0, 0), |asking| (asking.waits, asking.events));
-    Counted {
-        account: (0..w.cpus.len()).fold(Account::default(), |sum, cpu| sum.and(&w.spent(cpu))),
-        program: w.spent(0),
-        lost: w.asking.as_ref().map_or(0, |asking| asking.lost),
-        interrupts: napi.interrupts,
-        polls: napi.polls,
-        empty_polls: napi.empty_polls,
-        packets: napi.packets,
-        taken: w.socks.iter().map(|sock| sock.taken).sum(),
-        waits,
-        events,
-    }
-}
-
-/// One queue, one core or two, one program with a connection per socket.
-fn machine(core: &Core, clients: &Clients, seed: u64) -> Machine {
-    let device = Device {
-        name: "eth0".to_owned(),
-        queues: 1,
-        ring: 1024,
-        irq_cpu: vec![CpuIx(0)],
-        thread_cpu: vec![CpuIx(u16::from(core.apart))],
-        thread_policy: Policy::Fair,
-        persistent: true,
-        no_busy_poll: false,
-        up: true,
-        tunables: core.tunables,
-        threaded: core.threaded,
-        rx_usecs: 0,
-        rx_frames: 0,
-        gro: false,
-        weight: 64,
-        transmit: None,
-    };
-    let socket = |number: u16| Socket {
-        name: format!("c{number}"),
-        kind: SocketKind::Tcp,
-        connected: true,
-        napi: NapiIx(0),
-        queue: 1024,
-        open: true,
-        busy: SocketBusy::new(0),
-        primed: true,
-        recverr: false,
-    };
-    let members = (0..clients.connections).map(SocketIx).collect();
-    let thread =
-        |name: &str| Thread { name: name.to_owned(), cpu: CpuIx(0), policy: Policy::Fair, cap_net_admin: true };
-    Machine {
-        cpus: 1 + u16::from(core.apart),
-        topology: Topology::FLAT,
-        hz: core.hz,
-        seed,
-        jitter: false,
-        late_interrupts: false,
-        sysctl: Sysctl::defaults(core.hz),
-        costs: Costs::default(),
-        devices: vec![device],
-        threads: vec![thread("server"), thread("ctl")],
-        sockets: (0..clients.connections).map(socket).collect(),
-        epolls: vec![Epoll { name: "ep".to_owned(), params: core.epoll, members }],
-        groups: Vec::new(),
     }
 }

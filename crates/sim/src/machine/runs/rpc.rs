@@ -8,25 +8,22 @@
 //!  CPU 3  a thread that sends at a fixed rate            CPU 7
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::sockopt::SocketBusy;
-use napier_core::time::Span;
+use napier_core::time::{Instant, Span};
 
 use crate::machine::cpu::work::{Disturbance, WorkCosts};
-use crate::machine::dev::napi::Napi;
 use crate::machine::exec::Code;
+use crate::machine::laws::LawsLook;
 use crate::machine::peers::rpc::{CLIENT, RoundTrips, SERVER};
 pub use crate::machine::peers::rpc::{Quiet, Traffic};
-use crate::machine::runs::figures::Length;
+use crate::machine::runs::figures::{Latencies, Staged};
 pub use crate::machine::runs::rpc_program::RpcPoller;
 use crate::machine::runs::rpc_program::{poll_main, ring_main, send_main, stream_main};
-use crate::machine::setup;
-use crate::machine::sim::plant::Options;
 use crate::machine::vm::K;
-use napier_scenario::{Costs, CpuIx, Device, Machine, NapiIx, Policy, Socket, SocketKind, Sysctl, Thread, Topology};
+use crate::machine::world::World;
+use napier_scenario::{CpuIx, Device, Machine, NapiIx, Policy, Socket, SocketKind, Thread};
 
 /// CPUs of each host.
 const CPUS: usize = 4;
@@ -67,83 +64,82 @@ pub struct Hosts {
     pub program: RpcProgram,
 }
 
-/// What was read off.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RpcFigures {
-    /// From send to answer, of packets that were sent in the measured time, in ns.
-    pub latency_ns: Vec<u64>,
-    /// The measured time.
-    pub measured: Span,
-    /// Interrupts of both queues.
-    pub interrupts: u64,
-    /// Polls of both.
-    pub polls: u64,
-    /// Steps of the machine, of the whole run.
-    pub steps: u64,
-    /// A rule or an invariant that did not hold.
-    pub broken: Option<String>,
+/// Both hosts, and what goes over the wire.
+pub(crate) struct Pair<'a> {
+    pub(crate) hosts: &'a Hosts,
+    pub(crate) traffic: &'a Traffic,
 }
 
-/// Runs two hosts.
-///
-/// # Panics
-/// The rules' own assertions.
-#[must_use]
-pub fn run(hosts: &Hosts, traffic: &Traffic, length: Length, seed: u64) -> RpcFigures {
-    run_or_stop(hosts, traffic, length, seed, &AtomicBool::new(false)).expect("nothing stops it")
-}
+impl Staged for Pair<'_> {
+    fn costs(&self) -> WorkCosts {
+        self.hosts.costs
+    }
 
-/// The same; `None` if `stop` was set.
-///
-/// # Panics
-/// Likewise.
-#[must_use]
-pub fn run_or_stop(
-    hosts: &Hosts,
-    traffic: &Traffic,
-    length: Length,
-    seed: u64,
-    stop: &AtomicBool,
-) -> Option<RpcFigures> {
-    let machine = machine(hosts, seed);
-    let code = |k: K, thread: usize| program(hosts.program, k, thread);
-    let programs = setup::Programs { costs: hosts.costs, code: &code };
-    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
-    let begun = {
-        let mut w = exec.vm.w();
-        (w.disturbance, w.deep_after) = (hosts.disturbance, hosts.deep_after);
-        w.begin_rpc(RoundTrips::new(*traffic, hosts.quiet, seed));
-        w.now
-    };
-    let from = begun + length.warm_up;
-    exec.run_until_or(from, stop);
-    let look = exec.vm.w().look();
-    let count = |of: fn(&Napi) -> u64| exec.vm.w().napis.iter().map(of).sum::<u64>();
-    let (interrupts, polls) = (count(|n| n.interrupts), count(|n| n.polls));
-    if let Some(trips) = &mut exec.vm.w().rpc {
-        trips.from = from;
+    fn machine(&self, seed: u64) -> Machine {
+        let hosts = self.hosts;
+        let cpu = |host: usize, nth: usize| CpuIx((host * CPUS + nth) as u16);
+        let device = |host: usize| Device {
+            thread_policy: Policy::Fifo,
+            tunables: hosts.tunables,
+            threaded: hosts.threaded,
+            rx_usecs: hosts.rx_usecs,
+            rx_frames: hosts.rx_frames,
+            ..Device::new(&format!("eth{host}"), 1, |_| cpu(host, 0))
+        };
+        let stream = hosts.program == RpcProgram::Stream;
+        let socket = |host: usize| Socket {
+            kind: if stream { SocketKind::Tcp } else { SocketKind::Udp },
+            busy: hosts.busy,
+            ..Socket::tcp(format!("s{host}"), NapiIx(host as u16))
+        };
+        let thread =
+            |name: &str, cpu: CpuIx, policy| Thread { name: name.to_owned(), cpu, policy, cap_net_admin: true };
+        let policy = if stream { Policy::Fair } else { Policy::Fifo };
+        let threads = vec![
+            thread("client", cpu(CLIENT, 1), policy),
+            thread("server", cpu(SERVER, 1), policy),
+            thread("client-poller", cpu(CLIENT, 2), policy),
+            thread("server-poller", cpu(SERVER, 2), policy),
+            thread("sender", cpu(CLIENT, 3), policy),
+            thread("ctl", cpu(SERVER, 3), Policy::Fair),
+        ];
+        Machine {
+            devices: vec![device(CLIENT), device(SERVER)],
+            threads,
+            sockets: vec![socket(CLIENT), socket(SERVER)],
+            ..Machine::bare((2 * CPUS) as u16, hosts.hz, seed)
+        }
     }
-    exec.run_until_or(from + length.measured, stop);
-    if stop.load(Ordering::Relaxed) {
-        return None;
+
+    fn code(&self, k: K, thread: usize) -> Option<Code> {
+        program(self.hosts.program, k, thread)
     }
-    let mut w = exec.vm.w();
-    w.check_conserved();
-    let lost = w.drops.iter().sum::<u64>();
-    if lost > 0 {
-        w.fail(format!("{lost} packets were lost: an end cannot keep up"));
+
+    fn begin(&self, w: &mut World, seed: u64) {
+        (w.disturbance, w.deep_after) = (self.hosts.disturbance, self.hosts.deep_after);
+        w.begin_rpc(RoundTrips::new(*self.traffic, self.hosts.quiet, seed));
     }
-    if w.broken.is_none() {
-        w.check_rpc(look);
+
+    fn count_from(&self, w: &mut World, from: Instant) {
+        if let Some(trips) = &mut w.rpc {
+            trips.from = from;
+        }
     }
-    Some(RpcFigures {
-        latency_ns: w.rpc.take().map(|trips| trips.latency_ns).unwrap_or_default(),
-        measured: length.measured,
-        interrupts: w.napis.iter().map(|n| n.interrupts).sum::<u64>() - interrupts,
-        polls: w.napis.iter().map(|n| n.polls).sum::<u64>() - polls,
-        steps: w.steps,
-        broken: w.broken.take(),
-    })
+
+    fn check(&self, w: &mut World, look: LawsLook) {
+        w.check_conserved();
+        let lost = w.drops.iter().sum::<u64>();
+        if lost > 0 {
+            w.fail(format!("{lost} packets were lost: an end cannot keep up"));
+        }
+        if w.broken.is_none() {
+            w.check_rpc(look);
+        }
+    }
+
+    fn latencies(&self, w: &mut World) -> Latencies {
+        (w.rpc.take().map(|trips| trips.latency_ns).unwrap_or_default(), Vec::new(), Vec::new())
+    }
 }
 
 /// Threads of the machine, in order: programs, pollers, the sender, and the one that brings the devices up.
@@ -157,69 +153,13 @@ fn program(program: RpcProgram, k: K, thread: usize) -> Option<Code> {
     })
 }
 
-fn machine(hosts: &Hosts, seed: u64) -> Machine {
-    let cpu = |host: usize, nth: usize| CpuIx((host * CPUS + nth) as u16);
-    let device = |host: usize| Device {
-        name: format!("eth{host}"),
-        queues: 1,
-        ring: 1024,
-        irq_cpu: vec![cpu(host, 0)],
-        thread_cpu: vec![cpu(host, 0)],
-        thread_policy: Policy::Fifo,
-        persistent: true,
-        no_busy_poll: false,
-        up: true,
-        tunables: hosts.tunables,
-        threaded: hosts.threaded,
-        rx_usecs: hosts.rx_usecs,
-        rx_frames: hosts.rx_frames,
-        gro: false,
-        weight: 64,
-        transmit: None,
-    };
-    let stream = hosts.program == RpcProgram::Stream;
-    let socket = |host: usize| Socket {
-        name: format!("s{host}"),
-        kind: if stream { SocketKind::Tcp } else { SocketKind::Udp },
-        connected: true,
-        napi: NapiIx(host as u16),
-        queue: 1024,
-        open: true,
-        busy: hosts.busy,
-        primed: true,
-        recverr: false,
-    };
-    let thread = |name: &str, cpu: CpuIx, policy| Thread { name: name.to_owned(), cpu, policy, cap_net_admin: true };
-    let policy = if stream { Policy::Fair } else { Policy::Fifo };
-    let threads = vec![
-        thread("client", cpu(CLIENT, 1), policy),
-        thread("server", cpu(SERVER, 1), policy),
-        thread("client-poller", cpu(CLIENT, 2), policy),
-        thread("server-poller", cpu(SERVER, 2), policy),
-        thread("sender", cpu(CLIENT, 3), policy),
-        thread("ctl", cpu(SERVER, 3), Policy::Fair),
-    ];
-    Machine {
-        cpus: (2 * CPUS) as u16,
-        topology: Topology::FLAT,
-        hz: hosts.hz,
-        seed,
-        jitter: false,
-        late_interrupts: false,
-        sysctl: Sysctl::defaults(hosts.hz),
-        costs: Costs::default(),
-        devices: vec![device(CLIENT), device(SERVER)],
-        threads,
-        sockets: vec![socket(CLIENT), socket(SERVER)],
-        epolls: Vec::new(),
-        groups: Vec::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use napier_rng::load::Load;
+
     use crate::machine::Work;
+    use crate::machine::runs::figures::{Experiment, Length, Setting, run};
 
     fn hosts(
         program: RpcProgram,
@@ -265,12 +205,13 @@ mod tests {
     }
 
     fn trips(hosts: &Hosts, rate: Option<u64>, delay: Span) -> Vec<u64> {
-        let period = rate.map(|rate| Span::from_ns(1_000_000_000 / rate));
-        let traffic = Traffic { period, delay, wire: Span::from_us(5), wire_noise: Span::from_ns(60) };
+        let load = rate.map_or(Load::Max, Load::Rps);
+        let traffic = Traffic { load, delay, wire: Span::from_us(5), wire_noise: Span::from_ns(60) };
         let length = Length { warm_up: Span::from_ms(1), measured: Span::from_ms(4) };
-        let trip = run(hosts, &traffic, length, 1);
+        let of = Experiment { setting: Setting::Pair(hosts.clone(), traffic), length, seed: 1 };
+        let trip = run(&of);
         assert_eq!(trip.broken, None);
-        assert_eq!(trip, run(hosts, &traffic, length, 1), "the same again");
+        assert_eq!(trip, run(&of), "the same again");
         let mut latency_ns = trip.latency_ns;
         latency_ns.sort_unstable();
         latency_ns
@@ -312,13 +253,14 @@ mod tests {
     fn an_end_that_cannot_keep_up_is_a_failure_and_not_a_figure() {
         let threaded = hosts(RpcProgram::Ring(RpcPoller::Kernel), 100, ThreadedSetting::BusyPoll, (0, 0));
         let traffic = Traffic {
-            period: Some(Span::from_us(10)),
+            load: Load::Rps(100_000),
             delay: Span::from_us(30),
             wire: Span::from_us(5),
             wire_noise: Span::ZERO,
         };
         let length = Length { warm_up: Span::from_ms(1), measured: Span::from_ms(30) };
-        let broken = run(&threaded, &traffic, length, 1).broken.expect("its ring overflows");
+        let of = Experiment { setting: Setting::Pair(threaded, traffic), length, seed: 1 };
+        let broken = run(&of).broken.expect("its ring overflows");
         assert!(broken.contains("cannot keep up"), "{broken}");
     }
 }

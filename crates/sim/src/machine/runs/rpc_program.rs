@@ -102,7 +102,7 @@ pub(crate) async fn send_main(k: K) {
     until_begin(&k).await;
     let (mut due, period) = {
         let mut w = k.w();
-        (w.now, w.rpc().of.period)
+        (w.now, w.rpc().of.period())
     };
     loop {
         let Some(period) = period else {

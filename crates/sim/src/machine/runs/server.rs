@@ -1,16 +1,33 @@
 //! The program that answers requests.
 
-use napier_core::time::Span;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::machine::cpu::work::Work;
-use crate::machine::cpu::work::{Disturbance, WorkCosts};
-use crate::machine::kernel::epoll::epoll_wait;
-use crate::machine::vm::K;
 use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
-use napier_scenario::ThreadIx;
-use std::sync::Arc;
+use napier_core::time::{Instant, Span};
+use napier_rng::load::Load;
+
+use crate::machine::cpu::work::{Disturbance, Work, WorkCosts};
+use crate::machine::dev::nic::Nic;
+use crate::machine::exec::{Code, Exec};
+use crate::machine::kernel::epoll::epoll_wait;
+use crate::machine::laws::LawsLook;
+use crate::machine::peers::clients::{Asking, Clients, RTO_MIN};
+use crate::machine::runs::figures::{CpuUse, Latencies, Length, Staged};
+use crate::machine::vm::K;
+use crate::machine::world::World;
+use napier_scenario::{CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, Thread, ThreadIx};
+
+/// Turns of each connection of a closed loop in the measured time, at least.
+const ROUNDS: u64 = 8;
+
+/// A closed loop that has not come round by then is measured as it is.
+const WARM_UP_MAX: Span = Span::from_secs(10);
+
+/// The measured time is not made longer than this.
+const MEASURED_MAX: Span = Span::from_secs(10);
 
 /// A server's core, with a second one where a thread that polls has one of its own: costs, queue and program.
 #[derive(Clone, Debug)]
@@ -98,5 +115,105 @@ pub(crate) async fn serve_main(k: K, server: ServerProgram) {
                 k.w().send_answer(socket.at());
             }
         }
+    }
+}
+
+/// A core and its clients.
+pub(crate) struct Server<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) clients: &'a Clients,
+}
+
+impl Staged for Server<'_> {
+    fn costs(&self) -> WorkCosts {
+        self.core.costs
+    }
+
+    /// One queue, one core or two, one program with a connection per socket.
+    fn machine(&self, seed: u64) -> Machine {
+        let Self { core, clients } = self;
+        let device = Device {
+            thread_cpu: vec![CpuIx(u16::from(core.apart))],
+            tunables: core.tunables,
+            threaded: core.threaded,
+            ..Device::new("eth0", 1, |_| CpuIx(0))
+        };
+        let members = (0..clients.connections).map(SocketIx).collect();
+        let thread =
+            |name: &str| Thread { name: name.to_owned(), cpu: CpuIx(0), policy: Policy::Fair, cap_net_admin: true };
+        Machine {
+            devices: vec![device],
+            threads: vec![thread("server"), thread("ctl")],
+            sockets: (0..clients.connections).map(|nth| Socket::tcp(format!("c{nth}"), NapiIx(0))).collect(),
+            epolls: vec![Epoll { name: "ep".to_owned(), params: core.epoll, members }],
+            ..Machine::bare(1 + u16::from(core.apart), core.hz, seed)
+        }
+    }
+
+    fn code(&self, k: K, thread: usize) -> Option<Code> {
+        (thread == 0).then(|| Box::pin(serve_main(k, ServerProgram::of(self.core, 0))) as Code)
+    }
+
+    fn begin(&self, w: &mut World, seed: u64) {
+        w.disturbance = self.core.disturbance;
+        if self.core.moderates {
+            w.napis[0].nic = Some(Nic::new(w.now, self.core.apply));
+        }
+        let round = self.core.demand().ns * u64::from(self.clients.connections);
+        w.begin_asking(Asking::new(*self.clients, seed).with_round(Span::from_ns(round)));
+    }
+
+    /// Runs until what is asked and answered is as it will be.
+    ///
+    /// At a rate that is for as long as was asked for: connections ask from the first moment on as they will. In a closed loop each
+    /// connection has had its turn, and requests that the beginning lost have come again.
+    fn warm_up(&self, exec: &mut Exec, begun: Instant, length: Length, stop: &AtomicBool) -> Length {
+        exec.run_until_or(begun + length.warm_up, stop);
+        if self.clients.load != Load::Max {
+            return length;
+        }
+        let connections = u64::from(self.clients.connections);
+        let step = length.warm_up.max(Span::from_ms(10));
+        let until = begun + WARM_UP_MAX;
+        loop {
+            let (now, answered, lost) = {
+                let w = exec.vm.w();
+                let asking = w.asking.as_ref().expect("they began");
+                (w.now, asking.tally.answered, asking.lost)
+            };
+            let least = if lost > 0 { begun + length.warm_up + RTO_MIN + RTO_MIN } else { begun };
+            let is_over = exec.vm.w().broken.is_some() || stop.load(Ordering::Relaxed) || now >= until;
+            if is_over || answered >= 2 * connections && now >= least {
+                let round = Span::from_ns((now - begun).ns * connections / answered.max(1));
+                let mut measured = length.measured.max(Span::from_ns(round.ns * ROUNDS));
+                if lost > 0 {
+                    measured = measured.max(Span::from_ns(RTO_MIN.ns * ROUNDS));
+                }
+                let measured = measured.min(length.measured.max(MEASURED_MAX));
+                return Length { measured, ..length };
+            }
+            exec.run_until_or(now + step, stop);
+        }
+    }
+
+    fn count_from(&self, w: &mut World, from: Instant) {
+        if let Some(asking) = &mut w.asking {
+            asking.from = from;
+        }
+    }
+
+    fn use_of(&self, cpu: usize) -> CpuUse {
+        if cpu == 0 { CpuUse::Program } else { CpuUse::Polling }
+    }
+
+    fn check(&self, w: &mut World, look: LawsLook) {
+        if w.broken.is_none() {
+            w.check_asking(look, 1);
+        }
+    }
+
+    fn latencies(&self, w: &mut World) -> Latencies {
+        let asking = w.asking.take().expect("they began");
+        (asking.latency_ns, asking.from_due_ns, asking.way_ns)
     }
 }

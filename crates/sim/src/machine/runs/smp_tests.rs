@@ -3,7 +3,10 @@ use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
 use napier_core::group::Policy as How;
 
-use super::super::super::{Disturbance, WorkCosts};
+use super::super::super::Disturbance;
+use super::super::super::cpu::work::Account;
+use super::super::figures::{Experiment, Figures, Length, Setting, run};
+use super::super::server::Core;
 use super::*;
 
 const MS: fn(u64) -> Span = Span::from_ms;
@@ -51,11 +54,12 @@ fn server(polling: Polling, pct: u32) -> Many {
     }
 }
 
-fn figures(of: &Many) -> ManyFigures {
+fn figures(of: &Many) -> Figures {
     let length = Length { warm_up: MS(2), measured: MS(8) };
-    let figures = run(of, length, 1);
+    let of = Experiment { setting: Setting::Many(of.clone()), length, seed: 1 };
+    let figures = run(&of);
     assert_eq!(figures.broken, None);
-    assert_eq!(figures, run(of, length, 1), "the same again");
+    assert_eq!(figures, run(&of), "the same again");
     figures
 }
 

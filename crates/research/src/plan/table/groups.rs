@@ -2,33 +2,31 @@
 
 use std::fmt::{self, Write};
 
-use super::super::{Grid, GridCell, GridSubject, Offer};
-use super::ShownShape;
+use super::super::load::ShownShape;
+use super::super::{Asked, Plan, PlanCell, Scale};
 
 /// What others are compared with: a thread for each queue, for ever.
 const BESIDE: &str = "threaded-busy-poll";
 
 /// Writes a plan's cells.
-pub(in super::super) fn table(grid: &Grid, cells: &[GridCell]) -> String {
-    let mut text = format!("{}\n{}\n", grid.title, grid.machine_title());
-    text += "Predicted only. Latency from when a request is due at the ring until its answer\n\
+pub(super) fn write(text: &mut String, plan: &Plan, cells: &[PlanCell]) -> fmt::Result {
+    *text += "Predicted only. Latency from when a request is due at the ring until its answer\n\
              is written; CPUs that are busy in the mean, those for polling and all; x: times\n\
              those of threaded-busy-poll.\n";
     let mut size = None;
     let mut load = None;
     for cell in cells {
-        let Offer::Requests { cpus, nodes, shape, .. } = cell.load else { continue };
+        let Asked::OfServer(cpus, nodes, shape) = cell.load.asked else { continue };
         if size.replace((cpus, nodes)) != Some((cpus, nodes)) {
-            head(&mut text, cpus, nodes).expect("a string takes everything");
+            head(text, cpus, nodes)?;
         }
         let first = load.replace(cell.load) != Some(cell.load);
         let shown = if first { ShownShape(shape).to_string() } else { String::new() };
-        let beside = cells.iter().find(|other| other.load == cell.load && other.mode == BESIDE);
-        line(&mut text, &shown, cell, beside).expect("a string takes everything");
+        let beside = cells.iter().find(|other| other.load == cell.load && other.mode.name == BESIDE);
+        line(text, &shown, cell, beside)?;
     }
-    what_groups_did(&mut text, cells).expect("a string takes everything");
-    closing(&mut text, grid).expect("a string takes everything");
-    text
+    what_groups_did(text, cells)?;
+    closing(text, plan)
 }
 
 fn head(text: &mut String, cpus: u16, nodes: u16) -> fmt::Result {
@@ -41,8 +39,8 @@ fn head(text: &mut String, cpus: u16, nodes: u16) -> fmt::Result {
     )
 }
 
-fn line(text: &mut String, load: &str, cell: &GridCell, beside: Option<&GridCell>) -> fmt::Result {
-    write!(text, "{load:<14} {:<18}", cell.mode)?;
+fn line(text: &mut String, load: &str, cell: &PlanCell, beside: Option<&PlanCell>) -> fmt::Result {
+    write!(text, "{load:<14} {:<18}", cell.mode.name)?;
     if let Err(broken) = &cell.predicted {
         return writeln!(text, " failed: {broken}");
     }
@@ -64,7 +62,7 @@ fn line(text: &mut String, load: &str, cell: &GridCell, beside: Option<&GridCell
 }
 
 /// Moves of members and wake-ups, of modes that have any.
-fn what_groups_did(text: &mut String, cells: &[GridCell]) -> fmt::Result {
+fn what_groups_did(text: &mut String, cells: &[PlanCell]) -> fmt::Result {
     let names = [
         "wakes_per_s",
         "parks_in_vain_per_s",
@@ -73,7 +71,7 @@ fn what_groups_did(text: &mut String, cells: &[GridCell]) -> fmt::Result {
         "moves_node_per_s",
         "moves_far_per_s",
     ];
-    let moves = |cell: &&GridCell| names.iter().any(|name| figure(cell, name) > 0.0);
+    let moves = |cell: &&PlanCell| names.iter().any(|name| figure(cell, name) > 0.0);
     if !cells.iter().any(|cell| moves(&cell)) {
         return Ok(());
     }
@@ -88,7 +86,7 @@ fn what_groups_did(text: &mut String, cells: &[GridCell]) -> fmt::Result {
         "load", "mode", "wakes", "in vain", "last", "sibling", "node", "far"
     )?;
     for cell in cells.iter().filter(moves) {
-        write!(text, "{:<19} {:<13}", cell.load.to_string(), cell.mode)?;
+        write!(text, "{:<19} {:<13}", cell.load.to_string(), cell.mode.name)?;
         for (name, width) in names.iter().zip([8, 7, 7, 7, 7, 5]) {
             write!(text, " {:>width$.0}", figure(cell, name))?;
         }
@@ -97,22 +95,20 @@ fn what_groups_did(text: &mut String, cells: &[GridCell]) -> fmt::Result {
     Ok(())
 }
 
-fn figure(cell: &GridCell, name: &str) -> f64 {
-    let found = cell.predicted.iter().flatten().find(|(of, _)| *of == name);
-    found.map_or(0.0, |(_, value)| *value)
+fn figure(cell: &PlanCell, name: &str) -> f64 {
+    cell.figure(name).unwrap_or(0.0)
 }
 
-fn closing(text: &mut String, grid: &Grid) -> fmt::Result {
-    let GridSubject::Server { machine, connections, full_rps, group, seeds } = &grid.subject else { return Ok(()) };
-    let fitted = machine.parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
+fn closing(text: &mut String, plan: &Plan) -> fmt::Result {
+    let Scale::Server { connections, full_rps, group } = &plan.scale else { return Ok(()) };
+    let ((parameters, fitted), seeds) = (plan.parameters(), plan.seeds);
     writeln!(
         text,
         "\n100 % is {full_rps} requests a second of each queue, on {connections} connections;\n\
          delay-target {} us, min-active {}, shrink-after {} us; seeds 1 to {seeds};\n\
-         {} figures of the machine, {fitted} of them fitted.",
+         {parameters} figures of the machine, {fitted} of them fitted.",
         group.delay_target.ns as f64 / 1000.0,
         group.min_active,
         group.shrink_after.ns as f64 / 1000.0,
-        machine.parameters.len()
     )
 }
