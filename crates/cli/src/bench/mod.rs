@@ -8,8 +8,6 @@ mod raw_rr;
 mod storage;
 mod tcp_flows;
 mod tcp_rr;
-mod tx_list;
-mod udp_beside_tcp;
 mod udp_stream;
 mod xdp;
 
@@ -59,12 +57,8 @@ pub(crate) enum Bench {
     TcpRr(tcp_rr::TcpRrArgs),
     /// Reads and writes of a remote store at a fixed rate
     Storage(storage::StorageArgs),
-    /// Request and response over UDP sockets, alone and beside a program that sends over TCP and is starved
-    UdpBesideTcp(udp_beside_tcp::UdpBesideTcpArgs),
     /// A polling group beside other pollers of the same CPU, asleep, at a step of load, and with senders and timers
     Group(group::GroupArgs),
-    /// The hand-over from many senders to one consumer, alone
-    TxList(tx_list::TxListArgs),
     /// One side of a memif whose other side is another process
     Memif(memif::MemifArgs),
     /// Many threads send datagrams as fast as they can over few transmit queues
@@ -141,9 +135,7 @@ pub(crate) fn run(args: &BenchArgs, interrupted: &AtomicBool) -> anyhow::Result<
         Bench::UdpRr(args) => udp_rr(args),
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args, interrupted),
         Bench::Storage(args) => storage::storage(args, interrupted),
-        Bench::UdpBesideTcp(args) => udp_beside_tcp::udp_beside_tcp(args),
         Bench::Group(args) => group::group(args),
-        Bench::TxList(args) => tx_list::tx_list(args),
         Bench::Memif(args) => memif::memif(args),
         Bench::UdpStream(args) => udp_stream::udp_stream(args),
         Bench::XdpRr(args) => xdp::xdp_rr(args),

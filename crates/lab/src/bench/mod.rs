@@ -14,8 +14,6 @@ mod storage;
 mod tcp_flows;
 mod tcp_rr;
 mod ticks;
-mod tx_list;
-mod udp_beside_tcp;
 mod udp_rr;
 mod udp_stream;
 mod wakeup;
@@ -33,8 +31,6 @@ pub use storage::{STORAGE_CONNECTIONS_MAX, STORAGE_OPERATIONS_MAX, STORAGE_SERVI
 pub use tcp_flows::{FLOWS_MAX, TcpFlows, TcpFlowsConfig, tcp_flows};
 pub use tcp_rr::{TCP_CONNECTIONS_MAX, TcpCost, TcpRr, TcpRrConfig, TcpRrTables, measured_tcp_entry, tcp_rr};
 pub use ticks::TIMED_EVERY;
-pub use tx_list::{TX_LIST_SENDERS_MAX, TxList, TxListConfig, TxListVariant, tx_list};
-pub use udp_beside_tcp::{Beside, UdpBesideTcp, UdpBesideTcpConfig, udp_beside_tcp};
 pub use udp_rr::{UdpMode, UdpRr, UdpRrConfig, udp_rr};
 pub use udp_stream::{
     UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig, UdpStreamVariant, udp_stream,
