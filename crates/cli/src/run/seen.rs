@@ -251,7 +251,8 @@ impl Watch<'_> {
     fn programs(&self, pids: &[u32]) -> Vec<Program> {
         let read = |pid: &u32| {
             let (program, _) = facts::program(*pid).ok()?;
-            Some(Program { waits: self.waits.get(pid).cloned().unwrap_or_default(), ..program })
+            let waits = self.waits.get(pid).cloned().unwrap_or_default();
+            Some(Program { waits: waits.still_of(*pid), ..program })
         };
         pids.iter().filter_map(read).collect()
     }

@@ -135,7 +135,7 @@ pub(crate) fn watch_waits(pid: Option<u32>, span: Duration, each: &mut dyn FnMut
         each();
         match span.checked_sub(begun.elapsed()) {
             Some(left) if !left.is_zero() => std::thread::sleep(left.min(LOOK)),
-            _ => return waits,
+            _ => return pid.map_or_else(Waits::default, |pid| waits.still_of(pid)),
         }
     }
 }

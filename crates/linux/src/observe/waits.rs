@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -37,6 +38,10 @@ pub struct Waits {
     /// By way and descriptor.
     #[serde(skip)]
     pub found: BTreeMap<(How, i32), u32>,
+    /// What the descriptors were when they were waited for. A number is given again: before a program has sockets it reads files, and
+    /// before it is that program it waits for its start.
+    #[serde(skip)]
+    pub(crate) what: BTreeMap<i32, PathBuf>,
     /// The kernel or its rights do not show it.
     pub is_hidden: bool,
 }
@@ -47,10 +52,20 @@ impl Waits {
         self.found.keys().filter(move |(found, _)| *found == how).map(|(_, fd)| *fd)
     }
 
+    /// Without waits for descriptors that are something else by now.
+    #[must_use]
+    pub fn still_of(mut self, pid: u32) -> Self {
+        let Self { found, what, .. } = &mut self;
+        what.retain(|fd, what| target(pid, *fd).as_ref() == Some(what));
+        found.retain(|(_, fd), _| what.contains_key(fd));
+        self
+    }
+
     /// Looks at all threads of a process once.
     pub fn look(&mut self, pid: u32) {
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
         let mut memory = None;
+        let mut looked_at = BTreeSet::new();
         for thread in threads.flatten().take(THREADS_MAX) {
             let line = match fs::read_to_string(thread.path().join("syscall")) {
                 Ok(line) => line,
@@ -73,10 +88,30 @@ impl Waits {
             };
             let Some((how, fds)) = waits_for(number, &arguments, read) else { continue };
             for fd in fds {
-                *self.found.entry((how, fd)).or_default() += 1;
+                if looked_at.insert(fd) {
+                    self.recognise(pid, fd);
+                }
+                if self.what.contains_key(&fd) {
+                    *self.found.entry((how, fd)).or_default() += 1;
+                }
             }
         }
     }
+
+    /// Forgets waits for what had this number before.
+    fn recognise(&mut self, pid: u32, fd: i32) {
+        let now = target(pid, fd);
+        if self.what.get(&fd) != now.as_ref() {
+            self.found.retain(|(_, found), _| *found != fd);
+            self.what.remove(&fd);
+            self.what.extend(now.map(|what| (fd, what)));
+        }
+    }
+}
+
+/// What a descriptor of a process is: a path, or the kind and the number of what has none.
+fn target(pid: u32, fd: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()
 }
 
 /// Number and arguments of the call that a thread is in; `None` if it runs.
@@ -158,7 +193,7 @@ fn selected(arguments: &[u64; 6], mut read: impl FnMut(u64, usize) -> Option<Vec
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd as _;
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, Receiver};
     use std::thread;
 
     use rustix::event::{PollFd, PollFlags, poll};
@@ -191,26 +226,51 @@ mod tests {
         assert_eq!(polled(&[0x1000, 2, 0, 0, 0, 0], array), Some([7].into()), "a negative one is passed over");
     }
 
-    #[test]
-    fn a_thread_that_waits_is_seen() {
-        if !std::path::Path::new("/proc/self/syscall").exists() {
-            return napier_testkit::skip!("a_thread_that_waits_is_seen", "no /proc/self/syscall");
-        }
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        let number = reader.as_raw_fd();
+    /// Waits in `poll` for a descriptor, and then gives it back.
+    fn waiting_for(fd: std::os::fd::OwnedFd) -> (Receiver<()>, thread::JoinHandle<std::os::fd::OwnedFd>) {
         let (begun, has_begun) = mpsc::channel();
         let waiting = thread::spawn(move || {
             begun.send(()).expect("heard");
-            let mut one = [PollFd::new(&reader, PollFlags::IN)];
-            poll(&mut one, None).expect("it ends");
+            poll(&mut [PollFd::new(&fd, PollFlags::IN)], None).expect("it ends");
+            fd
         });
+        (has_begun, waiting)
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_seen_until_its_descriptor_is_another() {
+        let test = "a_thread_that_waits_is_seen_until_its_descriptor_is_another";
+        if !std::path::Path::new("/proc/self/syscall").exists() {
+            return napier_testkit::skip!(test, "no /proc/self/syscall");
+        }
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        // A number that no other test of this process is given.
+        let reader = rustix::io::fcntl_dupfd_cloexec(&reader, 700).expect("a descriptor");
+        let (number, own) = (reader.as_raw_fd(), std::process::id());
+        let (has_begun, waiting) = waiting_for(reader);
         has_begun.recv().expect("it runs");
         let mut waits = Waits::default();
+        let is_seen = |waits: &Waits| waits.of(How::Poll).any(|fd| fd == number);
         napier_testkit::eventually("it waits", || {
-            waits.look(std::process::id());
-            waits.of(How::Poll).any(|fd| fd == number)
+            waits.look(own);
+            is_seen(&waits)
         });
         drop(writer);
+        let mut reader = waiting.join().expect("it ends");
+        assert!(is_seen(&waits.clone().still_of(own)));
+        let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+        rustix::io::dup2(&socket, &mut reader).expect("the same number");
+        assert!(!is_seen(&waits.clone().still_of(own)), "nothing waited for the socket");
+        // Nor are waits for the one added to those for the other.
+        waits.found.insert((How::Poll, number), 1_000_000);
+        let (has_begun, waiting) = waiting_for(reader);
+        has_begun.recv().expect("it runs");
+        napier_testkit::eventually("it waits for the socket", || {
+            waits.look(own);
+            waits.found.get(&(How::Poll, number)).is_some_and(|looks| *looks < 1_000_000)
+        });
+        let at = socket.local_addr().expect("an address");
+        socket.send_to(b"end", at).expect("sent");
         waiting.join().expect("it ends");
     }
 }
