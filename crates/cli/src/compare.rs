@@ -1,5 +1,6 @@
 //! `napier compare`.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +23,7 @@ use napier_lab::machines;
 use napier_lab::modes::{self, Mode};
 use napier_lab::report::{Outcome, Report, hdrlog};
 use napier_lab::subject::Backend;
+use napier_linux::process::find_program;
 
 /// Longest time for everything with `--quick`, of which the runs get what the search leaves.
 const QUICK_TOTAL: Duration = Duration::from_secs(38);
@@ -219,6 +221,16 @@ impl CompareArgs {
         Ok(Some(SimConfig { name, machine, jobs: crate::jobs::threads(None)? }))
     }
 
+    /// What can be judged before anything runs.
+    fn checked(&self) -> anyhow::Result<CompareConfig> {
+        let config = self.config()?;
+        config.check()?;
+        if let Some(name) = self.command.first().filter(|name| find_program(OsStr::new(name)).is_none()) {
+            bail!("{name} cannot be started: there is no such program");
+        }
+        Ok(config)
+    }
+
     fn config(&self) -> anyhow::Result<CompareConfig> {
         if let Some(stack) = &self.peer {
             bail!(
@@ -313,7 +325,7 @@ pub(crate) fn run(args: &CompareArgs, interrupted: &AtomicBool) -> anyhow::Resul
     if args.output.explained()? {
         return Ok(());
     }
-    let config = args.config().and_then(|config| config.check().map(|()| config)).map_err(Usage)?;
+    let config = args.checked().map_err(Usage)?;
     let _exporter = crate::export::of_engine(args.metrics, &config.cpus(), &config.shown)?;
     let mut shown = args.output.shown()?;
     if let Some(folder) = &config.out {

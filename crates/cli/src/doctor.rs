@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use napier_linux::Netns;
 use napier_linux::change::{self, Each, Journals, Line};
-use napier_linux::doctor::{Finding, Severity, diagnose, looked_at};
+use napier_linux::doctor::{Finding, Severity, diagnose, looked_at, not_asked};
 use napier_linux::facts::{self, Facts, Scope};
 use serde::Serialize;
 
@@ -41,6 +41,10 @@ pub(crate) struct DoctorArgs {
     #[arg(long, requires = "fix")]
     dry_run: bool,
 
+    /// Notes in full, and all that was looked at
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+
     /// Print one JSON object (docs/doctor/README.md)
     #[arg(long)]
     json: bool,
@@ -58,6 +62,7 @@ struct Document<'a> {
     notes: usize,
     findings: Vec<FindingDocument<'a>>,
     good: Vec<&'static str>,
+    not_asked: Vec<&'static str>,
     unseen: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<FixDocument>,
@@ -188,6 +193,7 @@ fn document<'a>(facts: &'a Facts, findings: &'a [Finding], fix: Option<FixDocume
         notes: count(findings, Severity::Note),
         findings: findings.iter().map(of).collect(),
         good: looked_at(facts, findings),
+        not_asked: not_asked(facts),
         unseen: &facts.unseen,
         fix,
         facts,
@@ -213,7 +219,8 @@ const COMMANDS_MAX: usize = 6;
 
 fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&Each>, lines: &[Line]) -> String {
     let mut page = Page::default();
-    head(&mut page, facts);
+    page.paragraph(&format!("{}  {}", console::style(verdict(findings)).bold(), summary(findings, args, lines.len())));
+    page.blank();
     if let Some(each) = fixed {
         crate::page::applied(&mut page, each);
     }
@@ -222,32 +229,63 @@ fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&E
         lines.iter().for_each(|line| page.command(&line.command().unwrap_or_else(|| line.to_string())));
         page.blank();
     }
-    for finding in findings {
-        page.title(&format!("{} {}", mark(finding.severity), finding.id));
-        page.words("", &finding.what);
-        page.words("why   ", &finding.why);
-        for (at, line) in finding.mend.iter().take(COMMANDS_MAX).enumerate() {
-            let command = line.command().unwrap_or_else(|| line.to_string());
-            page.labelled_command(if at == 0 { "mend  " } else { "      " }, &command);
-        }
-        if finding.mend.len() > COMMANDS_MAX {
-            page.words("      ", &format!("and {} more like these", finding.mend.len() - COMMANDS_MAX));
-        }
-        if let Some(advice) = &finding.advice {
-            page.words(if finding.mend.is_empty() { "mend  " } else { "      " }, advice);
-        }
-        page.words("page  ", &finding.page());
-        page.blank();
-    }
+    let is_shown = |finding: &&Finding| args.all || finding.severity > Severity::Note;
+    findings.iter().filter(is_shown).for_each(|finding| in_full(&mut page, finding));
     for unseen in &facts.unseen {
         page.paragraph(&format!("Not seen: {unseen}."));
     }
-    let good = looked_at(facts, findings);
-    if !good.is_empty() {
-        page.paragraph(&format!("Looked at and good: {}.", good.join(", ")));
+    page.blank();
+    head(&mut page, facts);
+    let short = findings.iter().filter(|finding| !is_shown(finding));
+    let notes: Vec<String> =
+        short.map(|finding| format!("{} ({})", finding.what.trim_end_matches('.'), finding.id)).collect();
+    let words = |all: Vec<&'static str>| all.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let parts = [("good", words(looked_at(facts, findings))), ("note", notes), ("not asked", words(not_asked(facts)))];
+    for (what, all) in parts.into_iter().filter(|(_, all)| !all.is_empty()) {
+        let shown = if args.all { all.len() } else { all.len().min(LOOKS_SHOWN) };
+        let more = if shown < all.len() { format!(" and {} more (--all)", all.len() - shown) } else { String::new() };
+        let between = if what == "note" { "; " } else { ", " };
+        page.words(&format!("{:<13}", format!("{what} {}", all.len())), &(all[..shown].join(between) + &more));
     }
-    page.paragraph(&summary(findings, args, lines.len()));
     page.finish()
+}
+
+/// Of what was looked at, and was good or not there, so many are named without `--all`; so many notes as well.
+const LOOKS_SHOWN: usize = 8;
+
+/// Findings that are seen in what packets do, and not in what is set.
+const BY_EFFECT: [&str; 3] = ["no-instance", "nothing-polls", "connections-without-instance"];
+
+/// The answer in a word or three.
+fn verdict(findings: &[Finding]) -> &'static str {
+    let serious = |finding: &&Finding| finding.severity == Severity::Serious;
+    match findings.iter().map(|finding| finding.severity).max() {
+        Some(Severity::Serious) if findings.iter().filter(serious).any(|one| BY_EFFECT.contains(&one.id)) => {
+            "NOT IN EFFECT"
+        }
+        Some(Severity::Serious) => "WRONG",
+        Some(Severity::Warning) => "WORKS AT A COST",
+        Some(Severity::Note) | None => "GOOD",
+    }
+}
+
+/// A finding with why, and how it is mended.
+fn in_full(page: &mut Page, finding: &Finding) {
+    page.title(&format!("{} {}", mark(finding.severity), finding.id));
+    page.words("", &finding.what);
+    page.words("why   ", &finding.why);
+    for (at, line) in finding.mend.iter().take(COMMANDS_MAX).enumerate() {
+        let command = line.command().unwrap_or_else(|| line.to_string());
+        page.labelled_command(if at == 0 { "mend  " } else { "      " }, &command);
+    }
+    if finding.mend.len() > COMMANDS_MAX {
+        page.words("      ", &format!("and {} more like these", finding.mend.len() - COMMANDS_MAX));
+    }
+    if let Some(advice) = &finding.advice {
+        page.words(if finding.mend.is_empty() { "mend  " } else { "      " }, advice);
+    }
+    page.words("page  ", &finding.page());
+    page.blank();
 }
 
 /// A weight in capitals, in colour on a terminal.
@@ -265,7 +303,7 @@ const DEVICES_MAX: usize = 12;
 
 fn head(page: &mut Page, facts: &Facts) {
     let cpus = facts.cpus.online.len();
-    page.paragraph(&format!("Linux {}, {}", facts.kernel.release, plural(cpus, "CPU")));
+    page.paragraph(&format!("Looked at: Linux {}, {}", facts.kernel.release, plural(cpus, "CPU")));
     for device in facts.devices.iter().take(DEVICES_MAX) {
         let driver = device.driver.as_deref().unwrap_or("no driver named");
         let queues = plural(device.rx_queues.len(), "receive queue");
@@ -274,10 +312,10 @@ fn head(page: &mut Page, facts: &Facts) {
             None => "NAPI instances not listed by this kernel".to_owned(),
         };
         let state = if device.is_up { "" } else { ", down" };
-        page.paragraph(&format!("{}: {driver}, {queues}, {instances}{state}", device.name()));
+        page.words("", &format!("{}: {driver}, {queues}, {instances}{state}", device.name()));
     }
     if facts.devices.len() > DEVICES_MAX {
-        page.paragraph(&format!("and {} more interfaces that are up", facts.devices.len() - DEVICES_MAX));
+        page.words("", &format!("and {} more interfaces that are up", facts.devices.len() - DEVICES_MAX));
     }
     if let Some(program) = &facts.program {
         let with_id = program.sockets.iter().filter(|socket| socket.napi_id.is_some());
@@ -286,15 +324,15 @@ fn head(page: &mut Page, facts: &Facts) {
             plural(program.epolls.len(), "epoll instance"),
             format!("{} from NAPI instances", plural(with_id.count(), "socket")),
         ];
-        page.paragraph(&format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
+        page.words("", &format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
     }
-    page.blank();
 }
 
 fn summary(findings: &[Finding], args: &DoctorArgs, lines: usize) -> String {
     let of = |severity| count(findings, severity);
-    if findings.is_empty() {
-        return "Nothing is wrong that can be seen.".to_owned();
+    if findings.iter().all(|finding| finding.severity == Severity::Note) {
+        let notes = if findings.is_empty() { String::new() } else { format!(" {}.", plural(findings.len(), "note")) };
+        return format!("Nothing is wrong that can be seen.{notes}");
     }
     let counts = [
         format!("{} serious", of(Severity::Serious)),
@@ -306,7 +344,10 @@ fn summary(findings: &[Finding], args: &DoctorArgs, lines: usize) -> String {
         let dev = args.dev.as_ref().map(|dev| format!(" --dev {dev}")).unwrap_or_default();
         let pid = args.pid.map(|pid| format!(" --pid {pid}")).unwrap_or_default();
         let settings = plural(lines, "setting");
-        text += &format!(" napier doctor{dev}{pid} --fix changes {settings}; napier host undo puts them back.");
+        text += &format!(
+            " napier doctor{dev}{pid} --fix changes {settings}; napier host undo puts {} back.",
+            if lines == 1 { "it" } else { "them" }
+        );
     }
     text
 }

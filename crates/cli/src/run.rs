@@ -6,6 +6,7 @@ mod report;
 mod seen;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,7 @@ pub(crate) struct RunArgs {
     mode: Mode,
 
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
-    #[arg(long, value_name = "PID", conflicts_with = "program", required_unless_present = "program")]
+    #[arg(long, value_name = "PID", conflicts_with = "program")]
     attach: Option<u32>,
 
     /// End and put everything back after this time, such as 60s, unless `napier host confirm` keeps it (docs/host.md) [default: 60s for
@@ -120,6 +121,11 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     if args.mode == Mode::Group {
         return Err(crate::Usage(anyhow!("{NO_GROUPS}")).into());
     }
+    if args.attach.is_none() && args.program.is_empty() {
+        return Err(
+            Usage(anyhow!("nothing to run: give a program and its arguments behind --, or --attach PID")).into()
+        );
+    }
     let attached = args.attach.map(|pid| attachable(pid, &settings(args))).transpose()?;
     startable(args)?;
     let changes = changes(args)?;
@@ -163,6 +169,8 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
             .map(|ended| Some(ended.status())),
     };
     let seen = watching.map(Watching::end).unwrap_or_default();
+    let is_watched = std::io::stderr().is_terminal();
+    crate::say::say(seen.answer(&args.mode.to_string(), &args.dev, is_watched).as_slice());
     crate::say::say(&seen.lines());
     report.seen(&seen);
     report.counts(live.counts());

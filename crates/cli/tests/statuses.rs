@@ -25,6 +25,7 @@ fn what_is_named_and_not_there_is_bad_usage_in_every_command() {
         "advise --rate 5k --machine nosuch.toml",
         "compare --backend sim --load 5k --machine nosuch.toml",
         "compare --load 5k --service hist:nosuch",
+        "compare --backend kernel --load 5k -- /nowhere/memcached",
         "compare --load 5k --out /proc/nosuch",
         "compare --load 5k --html /proc/nosuch/page.html",
         "bench wakeup --html /proc/nosuch/page.html",
@@ -108,6 +109,15 @@ fn units_are_taken_where_a_time_or_a_share_is_and_an_error_has_an_example() {
     ends_with(2, &["bench", "wakeup", "--gap", "1h"], "`1h` is no time; give one such as 200us, 1.5ms or 200 (us)");
     ends_with(2, &["bench", "storage", "--rate", "1k", "--read-pct", "lots"], "such as 80% or 80");
     ends_with(2, &["napi-set", "--id", "1", "--gro-flush-timeout", "x"], "give one such as 20us or 20000 (ns)");
+    assert_eq!(
+        napier(&["compare", "--dev", "lo", "--load", "5k"]).status.code(),
+        Some(2),
+        "an interface needs a client"
+    );
+    ends_with(2, &["top", "--once", "--interval", "fast"], "such as 500ms, 2s or 2 (s)");
+    ends_with(2, &["advise", "--rate", "50k", "--p99", "200 furlongs"], "such as 200us, 1.5ms or 200 (us)");
+    ends_with(2, &["load", "kv", "--server", "127.0.0.1", "--get-ratio", "97"], "such as 97% or 0.97");
+    ends_with(2, &["compare", "--minutes", "0"], "such as 90s, 2min or 2 (min)");
     ends_with(2, &["compare", "--modes", "suspend20us"], "so give suspend20");
     ends_with(2, &["compare", "--load", "10,000"], "give 10000, or 10k");
     ends_with(2, &["doctor", "lo"], "an interface is given as --dev lo");

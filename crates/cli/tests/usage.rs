@@ -70,6 +70,7 @@ fn a_list_has_no_empty_items() {
 #[test]
 fn what_clap_refuses_is_one_line_as_well() {
     is_bad_usage("compare --mode base", "a similar argument exists: '--modes'");
+    is_bad_usage("run --dev lo --mode base", "give a program and its arguments behind --, or --attach PID");
     is_bad_usage("bench memif", "--role <ROLE> --socket <SOCKET>");
     is_bad_usage("compare --over token-ring", "[possible values: link, xdp, memif]");
     for asked in [&["--help"][..], &["--version"], &["bench", "memif", "--help"]] {

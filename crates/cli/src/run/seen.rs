@@ -102,6 +102,19 @@ impl RunOutcome {
         }
     }
 
+    /// The answer, for the end: whether the mode acted. Where too little came to tell, a person on a terminal is told so, and a script nothing.
+    pub(crate) fn answer(&self, mode: &str, device: &str, is_watched: bool) -> Option<String> {
+        let packets = self.packets.map_or_else(String::new, |packets| format!(": {packets} packets came to {device}"));
+        match (self.acts(), self.verdict().is_some()) {
+            (Acts::Yes, _) => Some(format!("{mode} acted{packets}")),
+            (Acts::No, _) => Some(format!("{mode} DID NOT ACT{packets}, as is said above")),
+            (Acts::Unknown, true) => {
+                Some(format!("it was not seen whether {mode} acted{packets}, and what polls is not shown"))
+            }
+            (Acts::Unknown, false) => is_watched.then(|| format!("it was not seen whether {mode} acted{packets}")),
+        }
+    }
+
     /// For `--must-act`: why it does not count as acting.
     pub(crate) fn why(&self) -> String {
         match (self.acts(), self.packets) {
@@ -272,5 +285,34 @@ impl Subject {
             Roots::Children => (std::process::id(), None),
         };
         root.into_iter().chain(descendants(own)).take(PROCESSES_MAX).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_begins_with_whether_it_acted() {
+        let observed = |acts| Observation {
+            acts,
+            seconds: 1.0,
+            packets: Some(900),
+            taken: None,
+            polls: None,
+            polls_unknown: None,
+            connections: facts::Through::default(),
+            unreached: Vec::new(),
+            lines: Vec::new(),
+        };
+        let of = |acts: Option<Acts>, packets, is_watched| {
+            let outcome = RunOutcome { first: acts.map(observed), packets, ..RunOutcome::default() };
+            outcome.answer("suspend20", "eth0", is_watched)
+        };
+        assert_eq!(of(Some(Acts::Yes), Some(4150), false).unwrap(), "suspend20 acted: 4150 packets came to eth0");
+        assert!(of(Some(Acts::No), Some(4150), false).unwrap().starts_with("suspend20 DID NOT ACT: 4150 packets"));
+        assert!(of(Some(Acts::Unknown), None, false).unwrap().contains("what polls is not shown"));
+        assert_eq!(of(None, Some(3), false), None, "a script is told nothing of nothing");
+        assert_eq!(of(None, Some(3), true).unwrap(), "it was not seen whether suspend20 acted: 3 packets came to eth0");
     }
 }

@@ -156,7 +156,17 @@ fn advice_is_the_same_for_any_number_of_threads() {
     assert_eq!(json(&one, "eth0").to_string(), json(&two, "eth0").to_string());
     assert!(one.rows.iter().all(|row| row.sustained && row.p50_us > 2.0), "{:?}", one.rows);
     let page = text(&one, "eth0");
-    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    // A command is not broken, so that it can be copied.
+    assert!(page.lines().all(|line| line.chars().count() <= 80 || line.contains(" napier ")), "{page}");
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));
+    assert!(page.starts_with(&format!("Take {}: p99 ", one.choice.mode)), "the answer is first: {page}");
+    assert!(at("Predicted, not measured; predictions were") < at("99%lat"), "{page}");
+    let base = one.choice.mode == Mode::Base;
+    assert_eq!(
+        (page.contains("leave it as it is"), page.contains("  Set    sudo napier run")),
+        (base, !base),
+        "{page}"
+    );
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     let chosen = one.rows.iter().find(|row| row.mode == one.choice.mode).unwrap();
     assert!(chosen.server_p99_us < chosen.p99_us && chosen.way_p99_us < chosen.p99_us, "{chosen:?}");

@@ -15,11 +15,21 @@ pub fn text(advice: &Advice, device: &str) -> String {
     answer(advice, device) + &flips(advice)
 }
 
-/// The page without what would change the choice.
+/// The page without what would change the choice: the choice, what it is told by, what to type, and only then the table.
 #[must_use]
 pub fn answer(advice: &Advice, device: &str) -> String {
     let mut page = String::new();
+    if let Some(why) = advice.known.distrust() {
+        wrap(&mut page, &format!("NOT TO BE BELIEVED: {why}."));
+    }
+    wrap(&mut page, &(said(advice) + leave_it(advice)));
     wrap(&mut page, &asked(advice));
+    let others = others(advice);
+    let width = others.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
+    for (what, row) in others {
+        let _ = writeln!(page, "  {what:width$}  {}: {}", row.mode, figures(row));
+    }
+    put_in_force(&mut page, advice, device);
     table(&mut page, &advice.rows, advice);
     if !advice.at_peak.is_empty() {
         table(&mut page, &advice.at_peak, advice);
@@ -27,10 +37,10 @@ pub fn answer(advice: &Advice, device: &str) -> String {
     page += "> the choice   * no other mode is known to beat it in both   ! overloaded\n\
              50%lat, 99%lat in us from when a request was due; cpu in % of one CPU per queue\n\
              [from, to]: as far as such predictions were off; -: nothing says so\n\n";
-    wrap(&mut page, &sentence(advice));
+    wrap(&mut page, near(advice).trim_start());
     wrap(&mut page, &certainty(advice));
     wrap(&mut page, &whose(advice));
-    put_in_force(&mut page, advice, device);
+    what_that_sets(&mut page, advice, device);
     page
 }
 
@@ -49,18 +59,16 @@ fn asked(advice: &Advice) -> String {
     let workload = &advice.workload;
     let service = workload.service.as_ref().map_or_else(String::new, |it| format!(", {it} of work each"));
     let error = match advice.known.words() {
-        Some(words) => format!("; {words}"),
-        None if advice.parameters.1 > 0 => "; its file does not say how far it is off: fit it again".to_owned(),
-        None => "; nothing says how far it is off".to_owned(),
+        Some(words) => words,
+        None if advice.parameters.1 > 0 => "its file does not say how far it is off: fit it again".to_owned(),
+        None => "nothing says how far it is off".to_owned(),
     };
-    let distrust = advice.known.distrust().map_or_else(String::new, |why| format!(" NOT TO BE BELIEVED: {why}."));
+    let counted = |count: u16, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     format!(
-        "{} requests/s over {} {} and {} {}{service}, on: {} ({} figures, {} of them fitted{error}).{distrust}",
+        "Predicted, not measured; {error}: {} requests/s over {} and {}{service}, on {} ({} figures, {} of them fitted).",
         workload.rate_rps,
-        workload.queues,
-        if workload.queues == 1 { "queue" } else { "queues" },
-        workload.connections,
-        if workload.connections == 1 { "connection" } else { "connections" },
+        counted(workload.queues, "queue"),
+        counted(workload.connections, "connection"),
         advice.machine,
         advice.parameters.0,
         advice.parameters.1,
@@ -137,8 +145,17 @@ fn is_impossible(advice: &Advice) -> bool {
     advice.goal.p99_us.is_some_and(|target| target < way_us)
 }
 
-/// The choice and why.
+/// The choice and why, and what else there is.
 pub(super) fn sentence(advice: &Advice) -> String {
+    let beside = others(advice).into_iter().map(|(what, row)| {
+        let what = what[..1].to_uppercase() + &what[1..];
+        format!(" {what}: {} with {}.", row.mode, figures(row))
+    });
+    said(advice) + &near(advice) + &beside.collect::<String>()
+}
+
+/// The choice and why.
+fn said(advice: &Advice) -> String {
     let row = |mode: Mode| advice.rows.iter().find(|row| row.mode == mode);
     let choice = &advice.choice;
     let mode = choice.mode;
@@ -174,40 +191,44 @@ pub(super) fn sentence(advice: &Advice) -> String {
             us(chosen.way_p99_us)
         );
     }
-    if !choice.near.is_empty() {
-        let near: Vec<String> = choice.near.iter().map(Mode::to_string).collect();
-        let _ = write!(
-            said,
-            " Too near to call between {mode} and {}: neither p99 nor CPU differs by more than such predictions were off.{}",
-            near.join(", "),
-            if mode == Mode::Base { " base needs no setting." } else { "" }
-        );
-    }
-    said + &beside(advice)
+    said
 }
 
-/// Other modes to hold the choice against.
-fn beside(advice: &Advice) -> String {
-    let mut said = String::new();
-    let mut beside = |mode: Mode, what: &str| {
-        let row = advice.rows.iter().find(|row| row.mode == mode && row.sustained);
-        if let Some(row) = row.filter(|row| row.mode != advice.choice.mode) {
-            let _ = write!(said, " {what} {mode}: {}.", figures(row));
-        }
-    };
+/// What is said of `base`, which is what there is.
+fn leave_it(advice: &Advice) -> &'static str {
+    let is_base = advice.choice.mode == Mode::Base && advice.choice.verdict != Verdict::Misses;
+    if is_base { " It is what there is without any setting: leave it as it is." } else { "" }
+}
+
+/// Modes that cannot be told from the choice.
+fn near(advice: &Advice) -> String {
+    let Choice { mode, near, .. } = &advice.choice;
+    if near.is_empty() {
+        return String::new();
+    }
+    let near: Vec<String> = near.iter().map(Mode::to_string).collect();
+    format!(
+        " Too near to call between {mode} and {}: neither p99 nor CPU differs by more than such predictions were off.{}",
+        near.join(", "),
+        if *mode == Mode::Base { " base needs no setting." } else { "" }
+    )
+}
+
+/// Other modes to hold the choice against, and why these.
+fn others(advice: &Advice) -> Vec<(&'static str, &Predicted)> {
+    let of = |mode: Mode| advice.rows.iter().find(|row| row.mode == mode && row.sustained);
     let front = &advice.choice.frontier;
     let p99 = |mode: &&Mode| advice.rows.iter().find(|row| row.mode == **mode).map_or(f64::INFINITY, |row| row.p99_us);
-    let lowest = front.iter().min_by(|one, other| p99(one).total_cmp(&p99(other)));
-    if let Some(lowest) = lowest {
-        beside(*lowest, "The lowest p99 has");
+    let lowest = front.iter().min_by(|one, other| p99(one).total_cmp(&p99(other))).copied();
+    let cheapest = front.first().filter(|_| front.len() > 1).copied();
+    let all = [("as it is now", Some(Mode::Base)), ("the lowest p99", lowest), ("the cheapest", cheapest)];
+    let mut found: Vec<(&str, &Predicted)> = Vec::new();
+    for (what, row) in all.into_iter().filter_map(|(what, mode)| Some((what, of(mode?)?))) {
+        if row.mode != advice.choice.mode && found.iter().all(|(_, known)| known.mode != row.mode) {
+            found.push((what, row));
+        }
     }
-    if let Some(cheapest) = front.first().filter(|_| front.len() > 1) {
-        beside(*cheapest, "The cheapest is");
-    }
-    if front.first() != Some(&Mode::Base) && lowest != Some(&Mode::Base) {
-        beside(Mode::Base, "What there is without any setting is");
-    }
-    said
+    found
 }
 
 pub(crate) fn certainty(advice: &Advice) -> String {
@@ -274,19 +295,28 @@ pub fn commands(choice: &Choice, device: &str) -> Vec<String> {
     ]
 }
 
+/// What to type next, each with what it is for. A command is never broken.
 fn put_in_force(page: &mut String, advice: &Advice, device: &str) {
     let commands = commands(&advice.choice, device);
     if commands.is_empty() {
-        if advice.choice.mode == Mode::Base && advice.choice.verdict != Verdict::Misses {
-            *page += "\nbase is what there is without any setting: leave it as it is.\n";
-        }
         return;
     }
-    *page += "\nTo put it into force for a program, changed back when it ends:\n";
-    for command in commands {
-        let _ = writeln!(page, "  {command}");
+    let Advice { choice, workload, .. } = advice;
+    let prove = format!(
+        "sudo napier compare --backend kernel --modes base,{} --load {} -- PROGRAM",
+        choice.mode, workload.rate_rps
+    );
+    page.push('\n');
+    for (what, command) in ["Look", "See", "Set", "Prove"].iter().zip(commands.into_iter().chain([prove])) {
+        let _ = writeln!(page, "  {what:5}  {command}");
     }
-    *page += "What that sets:\n";
+}
+
+fn what_that_sets(page: &mut String, advice: &Advice, device: &str) {
+    if commands(&advice.choice, device).is_empty() {
+        return;
+    }
+    let _ = writeln!(page, "\nWhat {} sets, changed back when the program ends:", advice.choice.mode);
     for write in advice.choice.mode.plan().writes() {
         let _ = writeln!(page, "  {write}");
     }

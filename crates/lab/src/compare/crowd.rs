@@ -41,7 +41,8 @@ fn said(others_pct: f64, who: &[(String, u32, f64)]) -> String {
     let named: Vec<String> = who.iter().map(|(name, pid, pct)| format!("{name} (pid {pid}) {pct:.0} %")).collect();
     let named = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
     format!(
-        "Others take {others_pct:.0} % of the CPUs now{named}. Where that goes on nothing is decided; napier advise needs no quiet machine."
+        "Others take {others_pct:.0} % of the CPUs now{named}. Slices in which they have the machine are \
+         left out, of all modes alike; if most are, nothing is decided. napier advise needs no quiet machine."
     )
 }
 

@@ -43,8 +43,8 @@ pub fn serve(
         Device::Kernel { interface } => {
             if let Some(mode) = config.mode.filter(|mode| *mode != Mode::Base) {
                 bail!(
-                    "mode {mode} is set on the NAPI instances of an interface, and this command changes none that is \
-                     not its own: `napier compare --backend kernel` makes one, and a device of the engine has them"
+                    "mode {mode} is set on the NAPI instances of an interface, and `serve` changes none of the kernel's: give \
+                     `napier run --dev IF --mode {mode} -- napier serve kv`, or a device of the engine, such as --over memif:SOCKET"
                 );
             }
             serve_on_kernel(config, interface.as_deref(), &server, interrupted, on_ready)

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::change::{Key, Line, NapiAttribute, NapiKey};
 use crate::facts::{DeviceFacts, Facts, Instance};
-pub use looked::looked_at;
+pub use looked::{looked_at, not_asked};
 
 /// How much a finding weighs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

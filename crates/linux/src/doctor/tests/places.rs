@@ -2,7 +2,7 @@
 
 use super::picture::{irq, quiet, thread, with_program};
 use super::{commands, one, only};
-use crate::doctor::{Severity, diagnose, looked_at};
+use crate::doctor::{Severity, diagnose, looked_at, not_asked};
 use crate::facts::{EpollParams, Facts, Losses, Lost, Watched};
 
 /// Deferral as a time-out of so many ns, in both places.
@@ -144,6 +144,9 @@ fn what_is_good_is_named_and_only_what_was_looked_at() {
     );
     // There are no threads, no idle states and no program.
     assert!(["NAPI threads", "idle states", "busy polling of the program"].iter().all(|word| !good.contains(word)));
+    let unasked = not_asked(&facts);
+    assert!(["NAPI threads", "idle states"].iter().all(|word| unasked.contains(word)), "{unasked:?}");
+    assert!(unasked.iter().all(|word| !good.contains(word)), "{unasked:?} {good:?}");
     let facts = deferring(500_000_000);
     assert!(!looked_at(&facts, &diagnose(&facts)).contains(&"deferral"));
 }
