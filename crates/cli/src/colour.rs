@@ -35,11 +35,6 @@ pub(crate) fn apply(choice: ColorChoice) {
     console::set_colors_enabled_stderr(always);
 }
 
-/// Whether standard output is to be in colours.
-pub(crate) fn on_stdout() -> bool {
-    console::colors_enabled()
-}
-
 /// The name before a message on standard error.
 pub(crate) fn napier() -> String {
     console::style("napier:").for_stderr().red().bold().to_string()

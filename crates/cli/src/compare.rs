@@ -320,19 +320,19 @@ fn measured_anything(report: &Report) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the comparison and prints it, the rows of the table as loads finish.
+/// Runs the comparison and prints it when it is over: the answer first.
 pub(crate) fn run(args: &CompareArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.output.explained()? {
         return Ok(());
     }
     let config = args.checked().map_err(Usage)?;
     let _exporter = crate::export::of_engine(args.metrics, &config.cpus(), &config.shown)?;
-    let mut shown = args.output.shown()?;
+    let shown = args.output.shown()?;
     if let Some(folder) = &config.out {
         // Before anything runs, so that nothing is lost.
         hdrlog::check(folder).map_err(|error| Usage(anyhow::anyhow!("{error}")))?;
     }
-    let report = compare(&config, interrupted, &mut |report| shown.more(report))?;
+    let report = compare(&config, interrupted, &mut |_| Ok(()))?;
     shown.end(&report, &[])?;
     if let Some(why) = report.ended {
         bail!("the comparison ended early: {why}");

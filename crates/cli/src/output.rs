@@ -8,7 +8,7 @@ use napier_lab::html::{HtmlFile, page_of_one, page_of_several};
 use napier_lab::report::columns::parse_columns;
 use napier_lab::report::differ::{self, SideBySide};
 use napier_lab::report::explain::explain;
-use napier_lab::report::table::{self, RowTable, Which};
+use napier_lab::report::table::{self, Which, table};
 use napier_lab::report::{Report, export, json};
 
 use crate::Usage;
@@ -16,8 +16,8 @@ use crate::Usage;
 /// Options of what shows a comparison.
 #[derive(clap::Args)]
 pub(crate) struct Output {
-    /// Widest line of the table, in columns, 80 to 160; what does not fit is left out. By default that of the terminal, or
-    /// $COLUMNS, or 160
+    /// Widest line, in columns, 80 to 160; columns for which there is no room are left out. By default 100, or less on a terminal
+    /// that has less
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(80..=160))]
     width: Option<u16>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Output {
     #[arg(long, value_name = "LIST", conflicts_with = "wide")]
     columns: Option<String>,
 
-    /// All columns, however wide the terminal is
+    /// All columns, however wide the terminal is, and how it was measured
     #[arg(long)]
     wide: bool,
 
@@ -98,7 +98,6 @@ pub(crate) struct Shown {
     /// What goes to standard output.
     form: Form,
     width: usize,
-    table: RowTable,
     which: Which,
     /// What goes to files.
     files: Vec<(Form, HtmlFile)>,
@@ -143,13 +142,7 @@ impl Output {
                 files.push((form, checked(path, option)?));
             }
         }
-        Ok(Shown {
-            form,
-            width: width(self.width),
-            table: RowTable::new(crate::colour::on_stdout(), width(self.width)).with(which.clone()),
-            which,
-            files,
-        })
+        Ok(Shown { form, width: width(self.width), which, files })
     }
 
     /// An option that is about the table of one comparison, if any is given.
@@ -160,16 +153,11 @@ impl Output {
 }
 
 impl Shown {
-    /// Prints what of the table can be printed already.
-    pub(crate) fn more(&mut self, report: &Report) -> anyhow::Result<()> {
-        if self.form == Form::Table { say(&self.table.more(report)) } else { Ok(()) }
-    }
-
-    /// Prints the rest and writes the files. `notes` say what the comparison lacks.
+    /// Prints the answer and the tables, and writes the files. `notes` say what the comparison lacks.
     pub(crate) fn end(self, report: &Report, notes: &[String]) -> anyhow::Result<()> {
-        let Self { form, mut table, which, files, .. } = self;
+        let Self { form, width, which, files } = self;
         put(form, files, |form| match form {
-            Form::Table => table.end(report),
+            Form::Table => table(report, &which, width),
             Form::Json => json::render(report),
             Form::Csv => export::csv(report),
             Form::Markdown => export::markdown(report, &which),
@@ -204,11 +192,11 @@ fn put(printed: Form, files: Vec<(Form, HtmlFile)>, mut made: impl FnMut(Form) -
     said
 }
 
-/// Columns of a page: as asked for, of the terminal, or as the environment says.
+/// Columns of a page: as asked for, else as many as can be read in one glance, or fewer if the terminal or the environment has fewer.
 fn width(asked: Option<u16>) -> usize {
     let from_environment = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok().filter(|columns| *columns > 0);
-    let from_terminal = || terminal_columns();
-    asked.map(usize::from).or_else(from_terminal).or_else(from_environment).unwrap_or(table::WIDTH_MAX)
+    let there = || terminal_columns().or_else(from_environment).unwrap_or(table::WIDTH);
+    asked.map_or_else(|| there().min(table::WIDTH), usize::from)
 }
 
 /// Columns of the terminal that standard output is; `None` if it is none.

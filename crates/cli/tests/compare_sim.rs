@@ -21,9 +21,10 @@ fn a_prediction_takes_no_device_and_says_what_it_is() {
     assert!(output.status.success() && output.stderr.is_empty(), "{page}{}", said(&output));
     let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
-        "sim/base 40K",
-        "sim/fullbusy closed",
-        "sim/busy-read 40K refused: busy-read is no mode of a server that waits in an event context",
+        "kv, 64 flows: PREDICTED on small-vm, not measured.",
+        "40K/s offered mode",
+        "Closed loop, 64 in flight",
+        "sim/busy-read refused: busy-read is no mode of a server that waits in an event context",
         "sim: PREDICTED, not measured: 2 runs in virtual time",
         "on small-vm (a virtual machine of two CPUs; packets come through memory). Of the 24 figures of that machine 0 were fitted.",
     ] {

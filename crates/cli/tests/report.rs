@@ -40,11 +40,14 @@ fn a_comparison_goes_to_a_page_to_csv_and_to_markdown_in_one_run() {
     let output = napier(&[&PREDICTED, &["--html", &html, &csv, "--markdown"][..]].concat());
     assert!(output.status.success(), "{}", said(&output));
     let markdown = text(&output);
-    assert!(markdown.starts_with("### 20K requests/s\n\n| mode | qps |"), "{markdown}");
+    assert!(
+        markdown.starts_with("Predicted: ") && markdown.contains("### 20K/s offered\n\n| mode | answered |"),
+        "{markdown}"
+    );
     let csv = has(&folder, "a.csv");
     assert_eq!(csv.lines().count(), 7, "{csv}");
     let page = has(&folder, "a.html");
-    assert!(page.contains("<!DOCTYPE html>") && page.contains("On the frontier of p99 and CPU time"), "{page}");
+    assert!(page.contains("<!DOCTYPE html>") && page.contains("<p class=\"answer\">Predicted: "), "{page}");
     assert_eq!(fs::read_dir(folder.file("")).unwrap().count(), 2, "nothing else is left behind");
 }
 
@@ -57,7 +60,7 @@ fn a_saved_comparison_is_shown_as_it_was() {
     assert_eq!(text(&again), text(&first), "{}", said(&again));
     assert_eq!(text(&napier(&["report", &saved, "--json"])), has(&folder, "a.json"));
     let columns = text(&napier(&["report", &saved, "--columns", "cpu,99%lat"]));
-    assert!(columns.lines().any(|line| line.split_whitespace().eq(["testcase", "load", "cpu", "99%lat"])), "{columns}");
+    assert!(columns.lines().any(|line| line.split_whitespace().eq(["mode", "cpu", "99%lat"])), "{columns}");
     let page = folder.file("a.html");
     let output = napier(&["report", &saved, "--html", &page]);
     assert!(output.status.success(), "{}", said(&output));

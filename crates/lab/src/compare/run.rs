@@ -18,7 +18,7 @@ use super::sustained::{self, machine_use};
 use crate::host;
 use crate::loads::Load;
 use crate::modes::Mode;
-use crate::report::{Outcome, Report, Row, hdrlog, most};
+use crate::report::{Outcome, Report, Row, hdrlog};
 use crate::subject::{Backend, Subject};
 
 /// Runs a comparison. `interrupted` ends it early; then, and if slices fail, the report has what was measured, and says
@@ -121,7 +121,9 @@ impl Comparison<'_> {
         for at in 0..found.loads.len() {
             rounds.run(at, wanted, false, found);
             rounds.look(&mut found.loads[at]);
-            watch(&self.report(rounds, found)?)?;
+            let report = self.report(rounds, found)?;
+            rounds.progress.so_far(&report);
+            watch(&report)?;
         }
         if self.config.sustained {
             for _ in 0..PASSES {
@@ -162,7 +164,8 @@ impl Comparison<'_> {
             }
             found.loads.iter_mut().for_each(|load| rounds.look(load));
             let report = self.report(rounds, found)?;
-            rounds.progress.suspend(|| watch(&report))?;
+            rounds.progress.so_far(&report);
+            watch(&report)?;
             let is_done = found.loads.iter().all(|load| load.is_over);
             if is_done || found.ended.is_some() || rounds.is_over(rounds.round_time()) {
                 break;
@@ -239,7 +242,7 @@ impl Comparison<'_> {
         host.notes.extend(self.workload.untraced.iter().map(|why| ("tracepoints".to_owned(), why.clone())));
         let watched = self.workload.watched(&self.layout(Mode::Base)?).len();
         let seen = found.loads.iter().filter(|load| load.rounds > 0);
-        let mut report = Report {
+        Ok(Report {
             host,
             commit: host::commit().to_owned(),
             workload: describe(self.config, &self.workload, rounds.slice, found.request_cost_us),
@@ -256,8 +259,6 @@ impl Comparison<'_> {
             at_start: self.at_start.clone(),
             decided: found.loads.iter().filter_map(|load| load.decided.clone()).collect(),
             took_minutes: Some((self.begun.elapsed().as_secs_f64() / 0.6).round() / 100.0),
-        };
-        report.sustained = most::reconciled(&report);
-        Ok(report)
+        })
     }
 }

@@ -3,6 +3,8 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::Size;
+use crate::sheet::SheetTable;
+pub(super) use crate::sheet::{TableCell, printable};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -11,13 +13,20 @@ pub(super) struct Page {
     title: String,
     /// The answer, a paragraph each.
     answer: Vec<String>,
+    /// What stands below the answer, before any section.
+    lead: Option<Markup>,
     sections: Vec<(String, Markup)>,
 }
 
 impl Page {
     /// A page that says the answer first.
     pub(super) fn new(title: impl Into<String>, answer: Vec<String>) -> Self {
-        Self { title: title.into(), answer, sections: Vec::new() }
+        Self { title: title.into(), answer, lead: None, sections: Vec::new() }
+    }
+
+    /// Puts something below the answer.
+    pub(super) fn lead(&mut self, content: Markup) {
+        self.lead = Some(content);
     }
 
     /// Adds a section.
@@ -48,6 +57,7 @@ impl Page {
                                 p.answer[i == 0] { (printable(paragraph)) }
                             }
                         }
+                        @if let Some(lead) = &self.lead { (lead) }
                         @if self.sections.len() > 2 {
                             nav aria-label="Sections" {
                                 @for (i, (heading, _)) in self.sections.iter().enumerate() {
@@ -130,18 +140,10 @@ pub(super) fn table(caption: &str, heads: &[(String, String)], rows: &[Vec<Table
     }
 }
 
-/// One cell of a table.
-pub(super) enum TableCell {
-    /// Words, flush left; in the first column the name of the row.
-    Name(String),
-    /// A figure, flush right.
-    Figure(String),
-    /// The best figure of its column.
-    Best(String),
-    /// A figure that differs from the other by more than the runs do.
-    Differs(String),
-    /// Words over so many columns.
-    Words(String, usize),
+/// A table of a sheet.
+pub(super) fn sheet_table(table: &SheetTable) -> Markup {
+    let heads: Vec<(String, String)> = table.heads.iter().map(|head| (head.name.clone(), head.says.clone())).collect();
+    self::table(&table.title, &heads, &table.rows)
 }
 
 /// Names and what they are.
@@ -156,9 +158,4 @@ pub(super) fn facts(facts: &[(String, String)]) -> Markup {
             }
         }
     }
-}
-
-/// Text from outside without control characters, which no page may have.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,179 +1,88 @@
-//! The sentence that puts the engine beside the kernel: for each mode that both ran, the ratio of what is asked at this
-//! load, and in plain words where the engine is behind.
+//! The engine beside the kernel: for each mode that both ran, where the one has the lower p99, or in closed loop the higher rate; and in plain
+//! words where the engine is behind.
 
-use super::Row;
-use super::verdict::{Doubt, sustains_for_sure};
+use super::Report;
+use super::decided::{Metric, PairVerdict};
+use super::verdict::{and, ratio_of};
 use crate::loads::Load;
-use crate::stats::{Figures, Measured};
 use crate::subject::{Backend, Subject};
 
-/// Engine over kernel in one mode, named as the kernel's row.
-struct Ratio {
-    subject: Subject,
-    median: f64,
-    lowest: f64,
-    highest: f64,
+/// How the engine stands to the kernel in a mode at a load.
+struct Standing {
+    kernel: Subject,
+    load: Load,
+    ratio: Option<f64>,
+    verdict: Option<PairVerdict>,
 }
 
-impl Ratio {
-    /// Lowest and highest are those of any run of the one over any run of the other, so they never claim too much.
-    fn of(subject: Subject, engine: &Measured, kernel: &Measured, figure: fn(&Figures) -> f64) -> Self {
-        let over = |engine: &Figures, kernel: &Figures| figure(engine) / figure(kernel);
-        Self {
-            subject,
-            median: over(&engine.median, &kernel.median),
-            lowest: over(&engine.spread.min, &kernel.spread.max),
-            highest: over(&engine.spread.max, &kernel.spread.min),
-        }
-    }
-
-    fn text(&self) -> String {
-        format!("{} {:.2}x [{:.2}-{:.2}]", self.subject.name(false), self.median, self.lowest, self.highest)
-    }
-}
-
-/// The sentence for the rows of one load; empty unless a mode ran on both. `taken` is what took the machine away meanwhile.
-pub(crate) fn sentence(load: Load, rows: &[&Row], taken: Option<String>) -> String {
-    let of = |backend| rows.iter().filter(move |row| row.subject.backend == backend);
-    let both: Vec<(&Row, &Row)> = of(Backend::Kernel)
-        .filter_map(|kernel| {
-            let engine = of(Backend::Engine).find(|engine| engine.subject.is_row_of(&kernel.subject))?;
-            (engine.measured().is_some() && kernel.measured().is_some()).then_some((*engine, *kernel))
-        })
-        .collect();
-    if both.is_empty() {
-        return String::new();
-    }
-    let one_run = both.iter().any(|(engine, kernel)| [engine, kernel].iter().any(|row| runs(row) < 2));
-    if let Some(doubt) = taken.map(Doubt::Taken).or(one_run.then_some(Doubt::OneRun)) {
-        return format!("Engine over kernel is not decided: {}.", doubt.none_is_best());
-    }
-    match load {
-        Load::Max => at_max(&both),
-        Load::Rps(_) => at_rate(&both),
-    }
-}
-
-fn runs(row: &Row) -> u32 {
-    row.measured().map_or(0, |measured| measured.runs)
-}
-
-fn ratios(both: &[(&Row, &Row)], figure: fn(&Figures) -> f64) -> Vec<Ratio> {
-    both.iter()
-        .filter_map(|(engine, kernel)| Some(Ratio::of(kernel.subject, engine.measured()?, kernel.measured()?, figure)))
+/// A line on each of the figures; none unless a mode ran on both.
+pub(super) fn said(report: &Report) -> Vec<String> {
+    let (open, closed): (Vec<_>, Vec<_>) = standings(report).into_iter().partition(|one| one.load != Load::Max);
+    [("p99", "lower", open), ("rate in closed loop", "higher", closed)]
+        .into_iter()
+        .filter(|(_, _, all)| !all.is_empty())
+        .map(|(figure, better, all)| line(figure, better, &all))
         .collect()
 }
 
-fn at_max(both: &[(&Row, &Row)]) -> String {
-    let ratios = ratios(both, |figures| figures.achieved_rps);
-    let behind = verdict(&ratios, |ratio| ratio.median < 1.0, |ratio| ratio.highest >= 1.0);
-    format!("Engine over kernel, rate (more is better): {}; {behind}.", texts(&ratios))
-}
-
-/// A subject that does not keep up has the latency of its queue, so it takes part only in words.
-fn at_rate(both: &[(&Row, &Row)]) -> String {
-    let (kept_up, failed): (Vec<_>, Vec<_>) =
-        both.iter().copied().partition(|(engine, kernel)| engine.sustains() && kernel.sustains());
-    let mut parts = Vec::new();
-    if !kept_up.is_empty() {
-        let ratios = ratios(&kept_up, |figures| figures.latency_us.p99);
-        let behind = verdict(&ratios, |ratio| ratio.median > 1.0, |ratio| ratio.lowest <= 1.0);
-        parts.push(format!("p99 (less is better): {}; {behind}", texts(&ratios)));
-    }
-    let for_sure =
-        |(engine, kernel): &&(&Row, &Row)| sustains_for_sure(engine).is_some() && sustains_for_sure(kernel).is_some();
-    let (failed, sometimes): (Vec<_>, Vec<_>) = failed.iter().partition(for_sure);
-    let names = |kept: fn(bool, bool) -> bool| {
-        let which = failed.iter().filter(|(engine, kernel)| kept(engine.sustains(), kernel.sustains()));
-        which.map(|(_, kernel)| kernel.subject.name(false)).collect::<Vec<_>>().join(", ")
+/// Of loads that both keep up with: a queue's latency says nothing of a mode.
+fn standings(report: &Report) -> Vec<Standing> {
+    let of = |load: Load, backend: Backend| {
+        report
+            .rows
+            .iter()
+            .filter(move |row| row.load == load && row.subject.backend == backend && row.measured().is_some())
     };
-    for (who, modes) in [
-        ("the engine alone does not sustain this load", names(|engine, kernel| !engine && kernel)),
-        ("the kernel alone does not sustain this load", names(|engine, kernel| engine && !kernel)),
-        ("neither sustains this load", names(|engine, kernel| !engine && !kernel)),
-    ] {
-        if !modes.is_empty() {
-            parts.push(format!("{who} in {modes}"));
+    let mut all = Vec::new();
+    for (load, _) in report.by_load() {
+        let metric = if load == Load::Max { Metric::Throughput } else { Metric::P99 };
+        for kernel in of(load, Backend::Kernel) {
+            let engine = of(load, Backend::Engine).find(|row| row.subject.is_row_of(&kernel.subject));
+            let Some(engine) = engine.filter(|engine| engine.sustains() && kernel.sustains()) else { continue };
+            let decided = report.decided_at(load).filter(|decided| !decided.taken);
+            let pair = decided.and_then(|decided| decided.pair(engine.subject, kernel.subject, metric));
+            all.push(Standing {
+                kernel: kernel.subject,
+                load,
+                ratio: pair.and_then(|pair| Some(ratio_of(pair, engine.subject)?.value)),
+                verdict: pair.map(|pair| pair.verdict.clone()),
+            });
         }
     }
-    if !sometimes.is_empty() {
-        let modes: Vec<String> = sometimes.iter().map(|(_, kernel)| kernel.subject.name(false)).collect();
-        parts.push(format!("not decided in {}, which kept up in some runs only", modes.join(", ")));
-    }
-    format!("Engine over kernel, {}.", parts.join("; "))
+    all
 }
 
-fn texts(ratios: &[Ratio]) -> String {
-    ratios.iter().map(Ratio::text).collect::<Vec<_>>().join(", ")
+fn line(figure: &str, better: &str, all: &[Standing]) -> String {
+    let parts: [(&str, fn(&Standing) -> bool); 4] = [
+        ("better", |one| matches!(one.verdict, Some(PairVerdict::Better { better }) if better != one.kernel)),
+        ("behind", |one| matches!(one.verdict, Some(PairVerdict::Better { better }) if better == one.kernel)),
+        ("same", |one| matches!(one.verdict, Some(PairVerdict::NoDifferent { .. }))),
+        ("open", |one| matches!(one.verdict, Some(PairVerdict::Undecided { .. }) | None)),
+    ];
+    let parts = parts.into_iter().filter_map(|(what, is)| {
+        let those: Vec<&Standing> = all.iter().filter(|one| is(one)).collect();
+        let named = names(&those);
+        (!those.is_empty()).then(|| match what {
+            "better" => format!("{better} in {named}"),
+            "behind" => format!("BEHIND in {named}"),
+            "same" => format!("no different in {named}"),
+            _ => format!("undecided in {named}"),
+        })
+    });
+    format!("Engine beside kernel, {figure}: {}.", parts.collect::<Vec<_>>().join("; "))
 }
 
-/// Where the engine is behind by its median; whether the runs bear that out.
-fn verdict(ratios: &[Ratio], behind: fn(&Ratio) -> bool, open: fn(&Ratio) -> bool) -> String {
-    let (open, sure): (Vec<&Ratio>, Vec<&Ratio>) =
-        ratios.iter().filter(|ratio| behind(ratio)).partition(|one| open(one));
-    let names = |all: &[&Ratio]| all.iter().map(|ratio| ratio.subject.name(false)).collect::<Vec<_>>().join(", ");
-    let mut parts = Vec::new();
-    if !sure.is_empty() {
-        parts.push(format!("THE ENGINE IS BEHIND in {}", names(&sure)));
+/// Modes, each with its loads and ratios.
+fn names(all: &[&Standing]) -> String {
+    let mut modes: Vec<(Subject, Vec<String>)> = Vec::new();
+    for one in all {
+        let ratio = one.ratio.map_or_else(String::new, |ratio| format!(" {ratio:.2}x"));
+        let at = if one.load == Load::Max { ratio.trim().to_owned() } else { format!("{}{ratio}", one.load) };
+        match modes.iter_mut().find(|(mode, _)| *mode == one.kernel) {
+            Some((_, loads)) => loads.push(at),
+            None => modes.push((one.kernel, vec![at])),
+        }
     }
-    if !open.is_empty() {
-        parts.push(format!("not decided in {} (runs overlap)", names(&open)));
-    }
-    if parts.is_empty() { "the engine is not behind in any".to_owned() } else { parts.join("; ") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::samples::{refused, row};
-    use crate::subject::Subject;
-
-    fn kernel(mut row: Row) -> Row {
-        row.subject = Subject::kernel(row.subject.mode);
-        row
-    }
-
-    fn said(rows: &[Row]) -> String {
-        sentence(rows[0].load, &rows.iter().collect::<Vec<_>>(), None)
-    }
-
-    const LOAD: Load = Load::Rps(1000);
-
-    #[test]
-    fn the_rate_is_compared_in_modes_that_both_ran() {
-        let rows = [
-            row("base", Load::Max, 300.0, 9.0, 9.0, 0.0),
-            kernel(row("base", Load::Max, 200.0, 9.0, 9.0, 0.0)),
-            row("fullbusy", Load::Max, 100.0, 9.0, 9.0, 0.1),
-            kernel(row("fullbusy", Load::Max, 200.0, 9.0, 9.0, 0.1)),
-            row("suspend20", Load::Max, 190.0, 9.0, 9.0, 0.1),
-            kernel(row("suspend20", Load::Max, 200.0, 9.0, 9.0, 0.1)),
-            row("workqueue", Load::Max, 100.0, 9.0, 9.0, 0.0),
-            kernel(refused("workqueue", Load::Max, "no such thing")),
-        ];
-        assert_eq!(
-            said(&rows),
-            "Engine over kernel, rate (more is better): base 1.50x [1.50-1.50], fullbusy 0.50x [0.41-0.61], \
-             suspend20 0.95x [0.78-1.16]; THE ENGINE IS BEHIND in fullbusy; not decided in suspend20 (runs overlap)."
-        );
-        assert_eq!(said(&rows[6..]), "");
-    }
-
-    #[test]
-    fn the_tail_is_compared_only_where_both_keep_up() {
-        let rows = [
-            row("base", LOAD, 1e3, 10.0, 9.0, 0.0),
-            kernel(row("base", LOAD, 1e3, 20.0, 9.0, 0.0)),
-            row("defer20", LOAD, 900.0, 10.0, 9.0, 0.0),
-            kernel(row("defer20", LOAD, 1e3, 20.0, 9.0, 0.0)),
-            row("fullbusy", LOAD, 1e3, 10.0, 9.0, 0.0),
-            kernel(row("fullbusy", LOAD, 900.0, 20.0, 9.0, 0.0)),
-        ];
-        assert_eq!(
-            said(&rows),
-            "Engine over kernel, p99 (less is better): base 0.50x [0.50-0.50]; the engine is not behind in any; the engine \
-             alone does not sustain this load in defer20; the kernel alone does not sustain this load in fullbusy."
-        );
-        assert!(said(&rows[2..4]).starts_with("Engine over kernel, the engine alone does not sustain this load"));
-    }
+    let named = |(mode, at): &(Subject, Vec<String>)| format!("{} ({})", mode.name(false), at.join(", "));
+    and(&modes.iter().map(named).collect::<Vec<_>>())
 }

@@ -1,19 +1,7 @@
-//! The columns of a comparison: what each shows, how, and whether a value of it can be the best.
+//! The columns of a comparison: what each shows, and how.
 
 use super::Row;
-use super::verdict::{Block, Given};
-use crate::loads::Load;
 use crate::stats::Figures;
-use crate::subject::{Backend, Subject};
-
-/// Which value of a column is best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Best {
-    Lowest,
-    Highest,
-    /// It says how a mode works, and not how well.
-    Neither,
-}
 
 /// Shows a figure, given the lowest of its column.
 type Show = fn(f64, f64) -> String;
@@ -26,85 +14,51 @@ pub(crate) struct Column {
     pub(crate) head: &'static str,
     /// Its name in the JSON, within a row.
     pub(crate) key: &'static str,
-    pub(crate) width: usize,
-    pub(crate) best: Best,
     pub(crate) figure: fn(&Figures) -> Option<f64>,
     pub(crate) show: Show,
     /// What it is, for `--explain`.
     pub(crate) says: &'static str,
 }
 
-/// Columns that are left out where there is no room, the least needed first.
-pub(super) const DROPPED_FIRST: &[&str] = &[
-    "ev/wait",
-    "work/poll",
-    "empty",
-    "polls/s",
-    "cl-si",
-    "useful",
-    "95%lat",
-    "proc",
-    "irq/s",
-    "avglat",
-    "cpq",
-    "spin",
-    "99.9%lat",
-    "cpu0+1",
-    "50%lat",
-];
-
 /// All of them, in order.
 pub(crate) const COLUMNS: &[Column] = &[
-    column("qps", "achieved_rps", 8, Best::Highest, |f| Some(f.achieved_rps), whole)
-        .says("requests per second that were answered"),
-    column("avglat", "latency_us.mean", 7, Best::Lowest, |f| Some(f.latency_us.mean), us)
+    column("qps", "achieved_rps", |f| Some(f.achieved_rps), whole).says("requests per second that were answered"),
+    column("avglat", "latency_us.mean", |f| Some(f.latency_us.mean), us)
         .says("mean latency in us, from the intended send to the reply"),
-    column("50%lat", "latency_us.p50", 7, Best::Lowest, |f| Some(f.latency_us.p50), us)
+    column("50%lat", "latency_us.p50", |f| Some(f.latency_us.p50), us)
         .says("half of the requests were answered within so many us"),
-    column("95%lat", "latency_us.p95", 7, Best::Lowest, |f| Some(f.latency_us.p95), us)
+    column("95%lat", "latency_us.p95", |f| Some(f.latency_us.p95), us)
         .says("95 % of the requests were answered within so many us"),
-    column("99%lat", "latency_us.p99", 7, Best::Lowest, |f| Some(f.latency_us.p99), us)
+    column("99%lat", "latency_us.p99", |f| Some(f.latency_us.p99), us)
         .says("99 % of the requests were answered within so many us"),
-    column("99.9%lat", "latency_us.p999", 8, Best::Lowest, |f| Some(f.latency_us.p999), us)
+    column("99.9%lat", "latency_us.p999", |f| Some(f.latency_us.p999), us)
         .says("99.9 % of the requests were answered within so many us"),
-    column("cpu", "cpu.total_pct", 5, Best::Lowest, |f| Some(f.cpu.total_pct), whole)
+    column("cpu", "cpu.total_pct", |f| Some(f.cpu.total_pct), whole)
         .says("CPU time of all the server's threads, in % of the server's CPUs"),
-    column("useful", "cpu.useful_pct", 6, Best::Neither, |f| f.cpu.useful_pct, whole)
+    column("useful", "cpu.useful_pct", |f| f.cpu.useful_pct, whole)
         .says("the part of cpu that was not spent in polls that found nothing"),
-    column("spin", "cpu.spin_pct", 5, Best::Neither, |f| f.cpu.spin_pct, whole)
+    column("spin", "cpu.spin_pct", |f| f.cpu.spin_pct, whole)
         .says("the part of cpu that was: time in polls that found nothing"),
-    column("cpu0+1", "cores.busy_pct", 6, Best::Neither, |f| Some(f.cores?.busy_pct), whole)
+    column("cpu0+1", "cores.busy_pct", |f| Some(f.cores?.busy_pct), whole)
         .optional()
         .says("over AF_XDP: how busy the CPUs of client and server are together, by /proc/stat, in % of one CPU"),
-    column("proc", "cores.process_pct", 4, Best::Neither, |f| Some(f.cores?.process_pct), whole)
+    column("proc", "cores.process_pct", |f| Some(f.cores?.process_pct), whole)
         .optional()
         .says("over AF_XDP: CPU time of this process, in % of one CPU"),
-    column("cl-si", "cores.client_softirq_pct", 5, Best::Neither, |f| f.cores?.client_softirq_pct, whole)
+    column("cl-si", "cores.client_softirq_pct", |f| f.cores?.client_softirq_pct, whole)
         .optional()
         .says("over AF_XDP: % of the client's CPU that is spent in softirqs"),
-    column("cpq", "cycles_per_request", 7, Best::Lowest, |f| f.cycles_per_request, whole)
+    column("cpq", "cycles_per_request", |f| f.cycles_per_request, whole)
         .says("reference cycles of the server per reply"),
-    column("irq/s", "interrupts_per_s", 7, Best::Neither, |f| f.interrupts_per_s, whole)
-        .says("interrupts per second, of all queues"),
-    column("polls/s", "polls_per_s", 8, Best::Neither, |f| f.polls_per_s, whole)
-        .says("NAPI polls per second, of all queues"),
-    column("empty", "empty_polls_pct", 5, Best::Neither, |f| f.empty_polls_pct, whole)
-        .says("% of polls that found nothing"),
-    column("work/poll", "work_per_poll", 9, Best::Neither, |f| f.work_per_poll, hundredths)
-        .says("packets per poll, empty polls counted"),
-    column("ev/wait", "events_per_wait", 7, Best::Neither, |f| f.events_per_wait, hundredths)
-        .says("events per wait that returned any"),
+    column("irq/s", "interrupts_per_s", |f| f.interrupts_per_s, whole).says("interrupts per second, of all queues"),
+    column("polls/s", "polls_per_s", |f| f.polls_per_s, whole).says("NAPI polls per second, of all queues"),
+    column("empty", "empty_polls_pct", |f| f.empty_polls_pct, whole).says("% of polls that found nothing"),
+    column("work/poll", "work_per_poll", |f| f.work_per_poll, hundredths).says("packets per poll, empty polls counted"),
+    column("ev/wait", "events_per_wait", |f| f.events_per_wait, hundredths).says("events per wait that returned any"),
 ];
 
-const fn column(
-    head: &'static str,
-    key: &'static str,
-    width: usize,
-    best: Best,
-    figure: fn(&Figures) -> Option<f64>,
-    show: Show,
-) -> Column {
-    Column { optional: false, head, key, width, best, figure, show, says: "" }
+const fn column(head: &'static str, key: &'static str, figure: fn(&Figures) -> Option<f64>, show: Show) -> Column {
+    Column { optional: false, head, key, figure, show, says: "" }
 }
 
 impl Column {
@@ -117,8 +71,8 @@ impl Column {
     }
 
     /// The figure of a row as a table has it; `-` where there is none.
-    pub(crate) fn shown(&self, figure: Option<f64>, range: &Range) -> String {
-        figure.map_or_else(|| "-".to_owned(), |figure| (self.show)(figure, range.lowest))
+    pub(crate) fn shown(&self, figure: Option<f64>, lowest: f64) -> String {
+        figure.map_or_else(|| "-".to_owned(), |figure| (self.show)(figure, lowest))
     }
 
     /// Whether any of the rows has it.
@@ -169,37 +123,9 @@ pub fn parse_columns(list: &str) -> Result<Chosen, ColumnError> {
     Ok(Chosen(chosen))
 }
 
-/// What a column holds within a load.
-pub(crate) struct Range {
-    pub(crate) lowest: f64,
-    /// Of each backend by itself, where it is decided.
-    best: Vec<Given<Subject>>,
-}
-
-impl Range {
-    /// A mark is a verdict as much as a sentence is, and both are those of the load's blocks. What is predicted is never the best beside
-    /// what was measured, and a rate that was asked for is no merit.
-    pub(crate) fn of(column: &Column, rows: &[&Row], blocks: &[Block<'_>]) -> Self {
-        let shown = rows.iter().filter_map(|row| (column.figure)(&row.figures()?.median));
-        let lowest = shown.fold(f64::INFINITY, f64::min);
-        let is_predicted = |block: &Block<'_>| block.backend == Backend::Sim;
-        let all_predicted = blocks.iter().all(is_predicted);
-        let is_better: fn(f64, f64) -> bool = match column.best {
-            Best::Lowest => |a, b| a < b,
-            Best::Highest => |a, b| a > b,
-            Best::Neither => return Self { lowest, best: Vec::new() },
-        };
-        let counts = |block: &&Block<'_>| {
-            (all_predicted || !is_predicted(block)) && (column.best == Best::Lowest || block.load == Load::Max)
-        };
-        let best = blocks.iter().filter(counts).filter_map(|block| block.best_in(column.figure, is_better)).collect();
-        Self { lowest, best }
-    }
-
-    /// Whether the row is the best of its backend in this column.
-    pub(crate) fn is_best(&self, row: &Row) -> bool {
-        self.best.iter().any(|given| *given.get() == row.subject)
-    }
+/// The lowest figure of a column, by which it is told how fine all of it is shown.
+pub(crate) fn lowest(column: &Column, rows: &[&Row]) -> f64 {
+    rows.iter().filter_map(|row| (column.figure)(&row.figures()?.median)).fold(f64::INFINITY, f64::min)
 }
 
 fn whole(number: f64, _lowest: f64) -> String {

@@ -1,6 +1,7 @@
 //! What each column is, with its name in the JSON.
 
 use super::columns::COLUMNS;
+use super::table;
 use crate::wrap::wrapped;
 
 /// The glossary of a table, in lines of at most `width` columns.
@@ -8,23 +9,26 @@ use crate::wrap::wrapped;
 pub fn explain(width: usize) -> String {
     let mut text = String::from("column     in the JSON               what it is\n");
     let first = [
-        ("testcase", "mode, backend", "the mode, and where it was applied if there are several backends"),
+        ("mode", "mode, backend", "the mode, and where it was applied if there are several backends"),
         (
-            "load",
+            "(title)",
             "load_rps",
-            "requests per second that were offered, Poisson arrivals; or closed: a closed loop, one request out per flow",
+            "requests per second that were offered, Poisson arrivals; or a closed loop, one request out per flow",
         ),
     ];
     let columns = COLUMNS.iter().map(|column| (column.head, column.key, column.says));
     for (head, key, says) in first.into_iter().chain(columns) {
         text += &wrapped(&format!("{head:<10} {key:<25} "), says, width);
     }
+    text += &wrapped(&format!("{:<10} {:<25} ", "verdict", "decided, verdicts"), table::VERDICT_SAYS, width);
     text.push('\n');
     text += &wrapped(
         "",
-        "Figures are medians over the runs, each on its own; the line below a block has the p99 of the lowest and the highest run. Where \
-         it is decided, the best of a column within a load is bold on a terminal, and has a * where there is no bold. -: not applicable, or not to be had here. refused: the \
-         mode cannot be applied here. More: docs/compare.md, docs/json.md.",
+        "By default the table has eight of them: mode, answered (qps), p50, p99, p99.9, CPU, spin, verdict; --wide has all, --columns those that it names. \
+         A figure is over all slices of a mode that were kept, and ± is half of its 95 % interval. What to take is the least p99 x CPU of \
+         the modes that keep up; it replaces base only where a verdict says that it is better in one of the two, and its intervals at their worst say that it \
+         costs less in the other. cheaper: least CPU, with a p99 not worse than base's; faster: lowest p99. -: not applicable, or not to be \
+         had here. refused: the mode cannot be applied here. More: docs/compare.md, docs/json.md.",
         width,
     );
     text

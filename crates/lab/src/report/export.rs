@@ -2,13 +2,11 @@
 
 use serde_json::Value;
 
-use super::columns::{COLUMNS, Column, Range};
+use super::Report;
+use super::columns::COLUMNS;
 use super::json::JsonRow;
-use super::sentence::sentences;
-use super::table::Which;
-use super::verdict::Block;
-use super::{Outcome, Report, Row};
-use crate::loads::Load;
+use super::table::{self, Which};
+use crate::sheet::{self, Head, SheetTable, TableCell};
 
 /// What stands before the figures.
 const FIRST: &[&str] = &["mode", "backend", "receive", "copy", "load_rps", "runs", "lost_runs", "sustains", "refused"];
@@ -38,97 +36,31 @@ const FURTHER: &[&str] = &[
 pub fn csv(report: &Report) -> String {
     let keys: Vec<&str> =
         FIRST.iter().copied().chain(COLUMNS.iter().map(|column| column.key)).chain(FURTHER.iter().copied()).collect();
-    let mut text = keys.join(",") + "\n";
-    for row in &report.rows {
+    let rows = report.rows.iter().map(|row| {
         let value = serde_json::to_value(JsonRow::from(row)).expect("it is written as JSON elsewhere");
-        let field = |key: &&str| match value.pointer(&format!("/{}", key.replace('.', "/"))) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => quoted(text),
-            Some(other) => other.to_string(),
+        let cell = |key: &&str| {
+            TableCell::Figure(match value.pointer(&format!("/{}", key.replace('.', "/"))) {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+            })
         };
-        text += &keys.iter().map(field).collect::<Vec<_>>().join(",");
-        text.push('\n');
-    }
-    text
+        keys.iter().map(cell).collect()
+    });
+    let heads = keys.iter().map(|key| Head::figure(key, "")).collect();
+    sheet::csv(&SheetTable { title: String::new(), heads, rows: rows.collect() })
 }
 
-/// As RFC 4180 has it.
-pub(super) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
-/// A heading and a table per load, the best of a column in bold, and what is said of it.
+/// The answer, a heading and a table per load, and how to read it.
 #[must_use]
 pub fn markdown(report: &Report, which: &Which) -> String {
-    let columns: Vec<&Column> = match which {
-        Which::Chosen(chosen) => chosen.0.clone(),
-        Which::Fitting | Which::All => COLUMNS.iter().filter(|c| !c.optional || c.is_in(&report.rows)).collect(),
-    };
-    let backends = report.among_backends();
-    let mut text = String::new();
-    for (load, rows) in report.by_load().into_iter().filter(|(_, rows)| !rows.iter().all(|row| row.was_not_run())) {
-        text += &match load {
-            Load::Max => "### Closed loop\n\n".to_owned(),
-            Load::Rps(_) => format!("### {load} requests/s\n\n"),
-        };
-        let heads: Vec<&str> = columns.iter().map(|column| column.head).collect();
-        text += &format!("| mode | {} |\n|:---|{}\n", heads.join(" | "), "---:|".repeat(heads.len()));
-        let blocks = Block::all_of(report, load);
-        let ranges: Vec<Range> = columns.iter().map(|column| Range::of(column, &rows, &blocks)).collect();
-        for row in &rows {
-            text += &format!("| {} | {} |\n", row.subject.name(backends), cells(row, &columns, &ranges).join(" | "));
-        }
-        text.push('\n');
-        for said in sentences(load, &rows, report) {
-            text += &format!("{}\n\n", escaped(&said));
-        }
-    }
-    let workload = &report.workload;
-    text + &format!(
-        "Medians over the runs; **bold**: the best of its column, where that is decided. Latency in µs from the intended send; cpu, useful, spin in % of the server's CPUs. \
-             {} on the {}, commit {}, {}, Linux {}.\n",
-        workload.name,
-        workload.backend,
-        report.commit,
-        escaped(&report.host.cpu_model),
-        escaped(&report.host.kernel)
-    )
-}
-
-fn cells(row: &Row, columns: &[&Column], ranges: &[Range]) -> Vec<String> {
-    let words = |words: String| {
-        let mut cells = vec![escaped(&words)];
-        cells.resize(columns.len(), String::new());
-        cells
-    };
-    match &row.outcome {
-        Outcome::Refused(why) => words(format!("refused: {why}")),
-        Outcome::Nothing => words(format!("no figures: {}", row.lost.as_ref().map_or("", |lost| lost.why.as_str()))),
-        Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => columns
-            .iter()
-            .zip(ranges)
-            .map(|(column, range)| {
-                let shown = column.shown((column.figure)(&figures.median), range);
-                if range.is_best(row) { format!("**{shown}**") } else { shown }
-            })
-            .collect(),
-    }
-}
-
-/// Text from outside without what Markdown would obey.
-pub(super) fn escaped(text: &str) -> String {
-    let special = |c: char| matches!(c, '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\');
-    text.chars()
-        .flat_map(|c| {
-            let c = if c.is_control() { ' ' } else { c };
-            special(c).then_some('\\').into_iter().chain(Some(c))
-        })
-        .collect()
+    sheet::markdown(&table::sheet(report, which))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loads::Load;
     use crate::report::samples::{cover_letter, refused};
 
     #[test]
@@ -148,15 +80,21 @@ mod tests {
     }
 
     #[test]
-    fn markdown_has_the_best_in_bold_and_obeys_nothing_from_outside() {
+    fn markdown_has_the_answer_and_obeys_nothing_from_outside() {
         let mut report = cover_letter();
         report.rows.push(refused("busy-read", Load::Max, "a|b <img>"));
         let text = markdown(&report, &Which::All);
-        assert!(text.contains("| fullbusy |") && text.contains("**132**"), "{text}");
+        assert!(
+            text.starts_with("Take defer20 at 200K/s: p99 153 us (0.37x base's), CPU 26 % (as base).\n\n"),
+            "{text}"
+        );
+        assert!(text.contains("\n| fullbusy | 199993 |"), "{text}");
         assert!(text.contains(r"refused: a\|b \<img\>"), "{text}");
         let chosen = Which::Chosen(crate::report::columns::parse_columns("cpu").unwrap());
         let text = markdown(&report, &chosen);
-        assert!(text.starts_with("### 200K requests/s\n\n| mode | cpu |\n|:---|---:|\n| base | 26 |\n"), "{text}");
-        assert!(text.contains("Frontier of p99 and CPU: defer200 304 us at 18 %"), "{text}");
+        assert!(
+            text.contains("### 200K/s offered: 40 rounds of 50 ms\n\n| mode | cpu |\n|:---|---:|\n| base | 26 |\n"),
+            "{text}"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What the reader gets: the table, the JSON object and the raw histograms. All are made from one [`Report`].
 
-pub(crate) mod beside;
+pub(crate) mod answer;
+mod beside;
 pub mod columns;
 pub mod decided;
 pub mod differ;
@@ -13,8 +14,9 @@ pub(crate) mod most;
 pub mod power;
 pub mod progress;
 pub mod read;
-pub(crate) mod sentence;
+mod sustained;
 pub mod table;
+pub(crate) mod take;
 pub mod transmit;
 pub(crate) mod verdict;
 
@@ -282,8 +284,18 @@ impl Report {
         self.machine.iter().find(|machine| machine.load_rps == load)
     }
 
-    /// What took the machine away at a load, so that nothing is decided by what was measured there; `None` if nothing did.
+    /// What was decided at a load.
+    pub(crate) fn decided_at(&self, load: Load) -> Option<&Decided> {
+        self.decided.iter().find(|decided| decided.load_rps == load)
+    }
+
+    /// What took the machine away at a load, so that nothing is decided by what was measured there; `None` if nothing did. Where there were
+    /// rounds they have left out what was taken away, and say whether too little remained.
     pub(crate) fn taken_at(&self, load: Load) -> Option<String> {
+        if let Some(decided) = self.decided_at(load) {
+            let LeftOut { slices, of, .. } = &decided.left_out;
+            return decided.taken.then(|| format!("{slices} of {of} slices were left out"));
+        }
         let rows: Vec<&Row> = self.rows.iter().filter(|row| row.load == load).collect();
         self.machine_at(load)?.taken(&rows)
     }

@@ -1,6 +1,7 @@
-//! What is said of the searches for the most that each mode sustains.
+//! A search for the most that a mode sustains, of short runs, says nothing that a row of its own table says otherwise. What is estimated from
+//! slices at all rates has an interval, and knows all rows already.
 
-use super::verdict::{Doubt, Verdict, and, names, sustains_for_sure, sustains_most};
+use super::verdict::sustains_for_sure;
 use super::{Report, Row, Sustained};
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::subject::{Backend, Subject};
@@ -48,7 +49,11 @@ impl Known {
 /// says otherwise.
 pub(crate) fn reconciled(report: &Report) -> Vec<Sustained> {
     let taken_at = |load| report.taken_at(load).is_some();
-    report.sustained.iter().map(|one| with_rows(one, &Known::of(one.subject, &report.rows, taken_at))).collect()
+    let mended = |one: &Sustained| match one.interval_rps {
+        None => with_rows(one, &Known::of(one.subject, &report.rows, taken_at)),
+        Some(_) => one.clone(),
+    };
+    report.sustained.iter().map(mended).collect()
 }
 
 fn with_rows(one: &Sustained, known: &[Known]) -> Sustained {
@@ -64,61 +69,6 @@ fn with_rows(one: &Sustained, known: &[Known]) -> Sustained {
     let rps = own_rps.unwrap_or(0).max(rows.sustained_rps());
     let at_most = if own_rps == Some(rps) { one.at_most } else { Known::at(known, rps) };
     Sustained { rps, failed, at_most, ..one.clone() }
-}
-
-/// What the searches were for, and how they were done.
-pub(crate) fn sustained_head(report: &Report) -> String {
-    let how = format!(
-        "in open loop: {:.0} % of what is due answered meanwhile, p99 at most {:.0} ms; searched by doubling and halving, to {:.0} %, with one \
-         run each.",
-        100.0 * SustainSearch::ACHIEVED_MIN,
-        SustainSearch::P99_US_MAX / 1e3,
-        100.0 * SustainSearch::PRECISION,
-    );
-    match report.sustained.as_slice() {
-        [only] => format!(
-            "What {} sustains, from which the loads were chosen, {how} The others were not searched (--load sustained).",
-            only.subject.name(report.among_backends())
-        ),
-        _ => format!("The most that each mode sustains {how}"),
-    }
-}
-
-/// Which mode of a backend sustains most; empty unless several were searched.
-pub(crate) fn sustains_most_words(report: &Report, backend: Backend) -> String {
-    let searched = || report.sustained.iter().filter(|one| one.subject.backend == backend);
-    if searched().count() < 2 {
-        return String::new();
-    }
-    let among = report.among_backends();
-    let head = match backend {
-        _ if !among => String::new(),
-        Backend::Engine | Backend::Kernel => format!("In the {backend}: "),
-        Backend::Sim => "Predicted: ".to_owned(),
-    };
-    let said = match sustains_most(report, backend) {
-        Verdict::Given(given) => {
-            let most = given.get();
-            let base = searched().find(|one| one.subject.is_base() && one.subject != most.subject && one.rps > 0);
-            #[expect(clippy::cast_precision_loss, reason = "rates")]
-            let beside = base.map_or_else(String::new, |base| {
-                format!(", {:.2}x of what base does ({})", most.rps as f64 / base.rps as f64, base.rps)
-            });
-            format!("{} sustains most: {} requests/s{beside}", most.subject.name(false), most.rps)
-        }
-        Verdict::Withheld(Doubt::Overlap(alike)) => format!(
-            "which mode sustains most is not decided between {}: they lie within the {:.0} % of the search",
-            and(&names(&alike)),
-            100.0 * SustainSearch::PRECISION
-        ),
-        Verdict::Withheld(Doubt::Alone) => {
-            "which mode sustains most is not decided: fewer than two sustain anything".to_owned()
-        }
-        Verdict::Withheld(doubt) => format!("which mode sustains most is not decided: {}", doubt.none_is_best()),
-    };
-    let capital = head.is_empty() && said.starts_with("which");
-    let said = if capital { said.replacen('w', "W", 1) } else { said };
-    format!("{head}{said}.")
 }
 
 #[cfg(test)]
@@ -145,23 +95,5 @@ mod tests {
         assert_eq!(found(vec![at(300_000, 0.9), at(700_000, 1.0)]), (0, Some(300_000), None));
         let others = row("fullbusy", Load::Rps(300_000), 1e5, 200.0, 40.0, 0.01);
         assert_eq!(found(vec![others]), (480_000, Some(505_000), own), "rows of another mode say nothing of it");
-    }
-
-    #[test]
-    fn one_that_was_searched_alone_has_won_nothing() {
-        let all = Report { sustained: sustained(), ..cover_letter() };
-        let said = sustains_most_words(&all, Backend::Engine);
-        assert_eq!(said, "fullbusy sustains most: 1500000 requests/s, 3.12x of what base does (480000).");
-        let one = Report { sustained: sustained()[..1].to_vec(), ..cover_letter() };
-        assert_eq!(sustains_most_words(&one, Backend::Engine), "");
-        assert!(sustained_head(&one).starts_with("What base sustains, from which the loads were chosen"));
-        let mut near = all.clone();
-        near.sustained[0].rps = 1_450_000;
-        let said = sustains_most_words(&near, Backend::Engine);
-        assert!(said.starts_with("Which mode sustains most is not decided between fullbusy and base"), "{said}");
-        let mut taken = all;
-        taken.sustained[0].taken = Some("others took 40 % of the CPUs".to_owned());
-        let said = sustains_most_words(&taken, Backend::Engine);
-        assert!(said.contains("is not decided: none is called the best, for the machine was taken away"), "{said}");
     }
 }

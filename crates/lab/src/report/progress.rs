@@ -1,23 +1,51 @@
 //! How far a comparison is, on a terminal; nothing at all when the output is piped.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{Report, answer};
 
 /// A bar on standard error, one step per slice. Hidden if standard error is no terminal; gone at its end, so that the
 /// report stands alone.
 pub struct Progress {
+    bars: MultiProgress,
     bar: ProgressBar,
+    /// A line each.
+    answer: RefCell<Vec<ProgressBar>>,
 }
+
+/// Most lines of the answer so far; the terminal is also for what scrolled by before.
+const LINES_MAX: usize = 8;
 
 impl Progress {
     /// A bar for this many steps.
     pub fn new(steps: usize) -> Self {
         // indicatif draws on standard error, and only if that is a terminal.
-        let bar = ProgressBar::new(steps as u64);
+        let bars = MultiProgress::new();
+        let bar = bars.add(ProgressBar::new(steps as u64));
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}  {elapsed} gone, {eta} to go");
         bar.set_style(style.expect("the template is legal"));
-        Self { bar }
+        Self { bars, bar, answer: RefCell::default() }
+    }
+
+    /// Draws the answer so far below the bar, in place of what was there.
+    pub fn so_far(&self, report: &Report) {
+        let said = answer::said(report);
+        let mut shown = self.answer.borrow_mut();
+        for (i, line) in said.iter().take(LINES_MAX).enumerate() {
+            if shown.len() <= i {
+                let bar = self.bars.add(ProgressBar::new(0));
+                bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is legal"));
+                shown.push(bar);
+            }
+            shown[i].set_message(line.clone());
+            shown[i].tick();
+        }
+        for gone in shown.drain(said.len().min(LINES_MAX)..) {
+            gone.finish_and_clear();
+        }
     }
 
     /// So many more steps are to come.
@@ -33,7 +61,7 @@ impl Progress {
 
     /// Does something without the bar on the screen, such as to write to standard output.
     pub fn suspend<R>(&self, action: impl FnOnce() -> R) -> R {
-        self.bar.suspend(action)
+        self.bars.suspend(action)
     }
 
     /// Says that a step is done, refused or not.
@@ -43,18 +71,18 @@ impl Progress {
 
     /// Says at once that a slice failed, terminal or not: it may be minutes to the report.
     pub fn failed(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("napier: {line}"));
+        self.bars.suspend(|| eprintln!("napier: {line}"));
     }
 
     /// Writes a line above the bar, on standard error; without a terminal it is not written.
     pub fn note(&self, line: &str) {
-        self.bar.println(line);
+        let _ = self.bars.println(line);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.answer.get_mut().iter().chain([&self.bar]).for_each(ProgressBar::finish_and_clear);
     }
 }
 

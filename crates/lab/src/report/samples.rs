@@ -128,7 +128,83 @@ pub(crate) fn sustained() -> Vec<Sustained> {
     ]
 }
 
+/// What rounds would have decided of the rows of a report: apart where the ranges are, no different where that is within 10 %, undecided else.
+pub(crate) fn decide(mut report: Report) -> Report {
+    let loads = report.by_load().into_iter();
+    let all = loads.filter(|(_, rows)| rows.iter().any(|row| row.measured().is_some()));
+    report.decided = all.map(|(load, rows)| decided(load, &rows)).collect();
+    report
+}
+
+fn decided(load: Load, rows: &[&Row]) -> Decided {
+    let measured: Vec<(Subject, &Measured)> =
+        rows.iter().filter_map(|row| Some((row.subject, row.measured()?))).collect();
+    let estimate = |one: &Measured, metric| {
+        let figure = verdict::of(metric);
+        let (low, high) = (figure(&one.spread.min), figure(&one.spread.max));
+        Estimated { value: figure(&one.median), low: Some(low), high: Some(high) }
+    };
+    let modes = measured.iter().map(|(mode, one)| {
+        let of = |metric| Some(estimate(one, metric));
+        DecidedMode {
+            mode: *mode,
+            p50_us: of(Metric::P50),
+            p99_us: of(Metric::P99),
+            p999_us: of(Metric::P999),
+            cpu_pct: of(Metric::Cpu),
+            throughput_rps: of(Metric::Throughput),
+            kept: 40,
+            left_out: 0,
+        }
+    });
+    let modes: Vec<DecidedMode> = modes.collect();
+    let mut pairs = Vec::new();
+    for (i, (a, one)) in measured.iter().enumerate() {
+        for (b, other) in &measured[i + 1..] {
+            if a.backend != b.backend && !a.is_row_of(b) {
+                continue;
+            }
+            for metric in if load == Load::Max { [Metric::Throughput, Metric::Cpu] } else { [Metric::P99, Metric::Cpu] }
+            {
+                let (x, y) = (estimate(one, metric), estimate(other, metric));
+                let over = |x: Option<f64>, y: Option<f64>| x.zip(y).map(|(x, y)| x / y);
+                let (low, high) = (over(x.low, y.high).unwrap(), over(x.high, y.low).unwrap());
+                let less = if metric == Metric::Throughput { (b, a) } else { (a, b) };
+                let verdict = if high < 1.0 {
+                    PairVerdict::Better { better: *less.0 }
+                } else if low > 1.0 {
+                    PairVerdict::Better { better: *less.1 }
+                } else if low >= 1.0 / 1.1 && high <= 1.1 {
+                    PairVerdict::NoDifferent { within_pct: 10.0 }
+                } else {
+                    PairVerdict::Undecided { more_rounds: Some(20) }
+                };
+                let ratio = Some(Estimated { value: x.value / y.value, low: Some(low), high: Some(high) });
+                pairs.push(DecidedPair { a: *a, b: *b, metric, ratio, verdict });
+            }
+        }
+    }
+    let of = 40 * u32::try_from(modes.len()).unwrap();
+    let left_out = LeftOut { slices: 0, of, causes: BTreeMap::new() };
+    let more_minutes = pairs.iter().any(|pair| matches!(pair.verdict, PairVerdict::Undecided { .. })).then_some(1.5);
+    Decided { load_rps: load, rounds: 40, slice_ms: 50.0, left_out, taken: false, modes, pairs, more_minutes }
+}
+
+/// The same report, with the machine taken away at a load.
+pub(crate) fn taken(mut report: Report, load: Load) -> Report {
+    let decided = report.decided.iter_mut().find(|decided| decided.load_rps == load).unwrap();
+    decided.taken = true;
+    let slices = decided.left_out.of / 2 + 10;
+    decided.left_out.slices = slices;
+    decided.left_out.causes = [("others had the CPUs".to_owned(), slices)].into();
+    report
+}
+
 pub(crate) fn cover_letter() -> Report {
+    Report { took_minutes: Some(3.6), ..decide(measured()) }
+}
+
+fn measured() -> Report {
     let (low, high) = (Load::Rps(200_000), Load::Rps(1_000_000));
     let reason = "needs 5 CPUs for 2 queues (a thread per queue polls for ever), and this process may use 2; run it \
                   with --queues 1 on a machine with 3 CPUs or leave the mode out";
@@ -214,5 +290,5 @@ pub(crate) fn beside_the_kernel() -> Report {
         row("workqueue", load, 200_000.0, 40.0, 50.0, 0.1),
         kernel(refused("workqueue", load, "not here")),
     ];
-    Report { rows, ..cover_letter() }
+    decide(Report { rows, ..cover_letter() })
 }

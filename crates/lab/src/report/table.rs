@@ -1,226 +1,209 @@
-//! The table, in the manner of a kernel cover letter: one block per load, figures flush right, one line per mode.
+//! A comparison as a sheet: the answer, a table for each load, what each mode keeps up to, and how to read it.
 
-mod legend;
-mod page;
+mod notes;
+mod verdicts;
 mod work;
 
-use super::columns::{COLUMNS, Chosen, Column, DROPPED_FIRST, Range, us};
-use super::sentence::sentences;
-use super::verdict::Block;
-use super::{Outcome, Report, Row};
+use super::answer::{self, rate, us};
+use super::columns::{COLUMNS, Chosen, Column, lowest};
+use super::decided::{Decided, Estimated, Metric};
+use super::verdict::{Block, Doubt, of};
+use super::{Outcome, Report, Row, sustained};
 use crate::loads::Load;
-use page::Page;
+use crate::sheet::{Head, Sheet, SheetTable, TableCell, text};
+use crate::wrap::counted;
 
-/// Widest line, in columns; a reason or a sentence that is longer is broken.
+pub(super) use verdicts::SAYS as VERDICT_SAYS;
+
+/// Widest line, in columns, unless a wider one is asked for; what is longer is broken.
+pub const WIDTH: usize = 100;
+
+/// Widest line that can be asked for.
 pub const WIDTH_MAX: usize = 160;
 
 /// A page of less is written as if it had this many columns.
 const WIDTH_MIN: usize = 80;
 
-const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
-
 /// Which columns a table has.
 #[derive(Clone, Debug)]
 pub enum Which {
-    /// Those for which there is room.
+    /// Those that decide, as far as there is room.
     Fitting,
-    /// All, whatever room there is.
+    /// All, whatever room there is, and how it was measured.
     All,
     /// These.
     Chosen(Chosen),
 }
 
-/// A table that is written as its loads finish.
-#[derive(Debug)]
-pub struct RowTable {
-    /// Set the best of each column within a load in bold, by terminal codes; without, the text has no codes at all.
-    bold: bool,
-    /// Widest line, in columns; columns of the table that do not fit are left out.
-    width: usize,
-    which: Which,
-    printed: Vec<Load>,
-    has_heading: bool,
-    searched_again: bool,
+/// The comparison as text.
+#[must_use]
+pub fn table(report: &Report, which: &Which, width: usize) -> String {
+    text(&sheet(report, which), width.clamp(WIDTH_MIN, WIDTH_MAX))
 }
 
-/// Its name up to version 0.2.
-#[deprecated(since = "0.3.0", note = "it is `RowTable`")]
-pub type Table = RowTable;
-
-impl RowTable {
-    /// Nothing is written so far.
-    pub fn new(bold: bool, width: usize) -> Self {
-        let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
-        Self { bold, width, which: Which::Fitting, printed: Vec::new(), has_heading: false, searched_again: false }
-    }
-
-    /// With other columns than those for which there is room.
-    #[must_use]
-    pub fn with(self, which: Which) -> Self {
-        Self { which, ..self }
-    }
-
-    /// What of a report, which has only loads of which all runs are done, was not written yet.
-    pub fn more(&mut self, report: &Report) -> String {
-        let mut page = Page::new(self.width);
-        self.blocks(&mut page, report);
-        page.into_text()
-    }
-
-    /// What of the whole report was not written yet, and how to read it.
-    pub fn end(&mut self, report: &Report) -> String {
-        let mut page = Page::new(self.width);
-        self.blocks(&mut page, report);
-        legend::sustained(&mut page, report);
-        page.line("");
-        let begun = |rows: &[&Row]| !rows.iter().all(|row| row.was_not_run());
-        incomplete(&mut page, report, report.by_load().iter().filter(|(_, rows)| !begun(rows)).map(|(load, _)| *load));
-        let hidden = TableShape::new(report, self).hidden;
-        legend::legend(&mut page, report, &hidden, self.bold);
-        page.into_text()
-    }
-
-    fn blocks(&mut self, page: &mut Page, report: &Report) {
-        if !self.has_heading {
-            self.has_heading = true;
-            legend::heading(page, report);
-        }
-        if let Some(why) = report.searched_again.as_ref().filter(|_| !self.searched_again) {
-            self.searched_again = true;
-            self.printed.clear();
-            page.line("");
-            page.words(&format!(
-                "The loads were wrong ({why}) and are searched again, once. What follows replaces what is above."
-            ));
-        }
-        let shape = TableShape::new(report, self);
-        for (load, rows) in report.by_load() {
-            if self.printed.contains(&load) || rows.iter().all(|row| row.was_not_run()) {
-                continue;
-            }
-            self.printed.push(load);
-            page.line("");
-            block(page, load, &rows, &shape, report);
-        }
-    }
+/// The comparison as a sheet.
+pub(crate) fn sheet(report: &Report, which: &Which) -> Sheet {
+    let begun = |rows: &[&Row]| !rows.iter().all(|row| row.was_not_run());
+    let loads = report.by_load().into_iter().filter(|(_, rows)| begun(rows));
+    let mut tables: Vec<SheetTable> = loads.map(|(load, rows)| of_load(report, load, &rows, which)).collect();
+    tables.extend(sustained::table(report));
+    let notes = if matches!(which, Which::All) { notes::all(report) } else { notes::short(report) };
+    Sheet { answer: answer::of(report), tables, notes }
 }
 
-/// What all blocks have in common.
-struct TableShape {
-    columns: Vec<&'static Column>,
-    /// Columns for which there is no room.
-    hidden: Vec<&'static Column>,
-    name_width: usize,
-    backends: bool,
-    bold: bool,
-}
-
-impl TableShape {
-    fn new(report: &Report, table: &RowTable) -> Self {
-        let backends = report.among_backends();
-        let name_width = report.rows.iter().map(|row| row.subject.name(backends).len()).max().unwrap_or(0).max(10);
-        let has = |column: &&Column| !column.optional || column.is_in(&report.rows);
-        let mut columns: Vec<&Column> = match &table.which {
-            Which::Chosen(chosen) => chosen.0.clone(),
-            Which::Fitting | Which::All => COLUMNS.iter().filter(has).collect(),
-        };
-        let mut hidden = Vec::new();
-        let width = |columns: &[&Column]| name_width + 7 + columns.iter().map(|column| 1 + column.width).sum::<usize>();
-        // What was asked for by name is there.
-        let may_drop = matches!(table.which, Which::Fitting);
-        for head in DROPPED_FIRST.iter().filter(|_| may_drop) {
-            if width(&columns) <= table.width {
-                break;
-            }
-            hidden.extend(columns.iter().copied().filter(|column| column.head == *head));
-            columns.retain(|column| column.head != *head);
-        }
-        Self { columns, hidden, name_width, backends, bold: table.bold }
-    }
-}
-
-fn block(page: &mut Page, load: Load, rows: &[&Row], shape: &TableShape, report: &Report) {
-    let name_width = shape.name_width;
-    let machine = report.machine_at(load);
-    if load == Load::Max {
-        let flows = report.workload.flows;
-        page.words(&format!(
-            "Closed loop, {flows} in flight (MAX): bound by latency, so not the most that a mode sustains."
-        ));
-    }
-    let mut head = format!("{:>name_width$}{:>7}", "testcase", "load");
-    for column in &shape.columns {
-        head += &format!(" {:>1$}", column.head, column.width);
-    }
-    page.line(&head);
+/// The columns that decide, for a load.
+pub(crate) fn of_load(report: &Report, load: Load, rows: &[&Row], which: &Which) -> SheetTable {
     let blocks = Block::all_of(report, load);
-    let ranges: Vec<Range> = shape.columns.iter().map(|column| Range::of(column, rows, &blocks)).collect();
-    for row in rows {
-        let mut start = format!("{:>name_width$}{:>7}", row.subject.name(shape.backends), load.column());
+    let shown = match which {
+        Which::Fitting => Shown::deciding(),
+        Which::All => Shown::of(COLUMNS.iter().filter(|column| !column.optional || column.is_in(&report.rows)), true),
+        Which::Chosen(chosen) => Shown::of(chosen.0.iter().copied(), false),
+    };
+    let lowest: Vec<f64> = shown.figures.iter().map(|one| one.lowest(rows)).collect();
+    let decided = report.decided_at(load);
+    let cells = |row: &&Row| {
+        let mut line = vec![TableCell::Name(row.subject.name(report.among_backends()))];
         match &row.outcome {
-            Outcome::Refused(reason) => page.words_after(&start, &format!("refused: {reason}")),
-            Outcome::Nothing => {
-                let why = row.lost.as_ref().map_or("", |lost| lost.why.as_str());
-                page.words_after(
-                    &start,
-                    &format!("no figures: of {} runs {why}", row.lost.as_ref().map_or(0, |lost| lost.of)),
-                );
-            }
-            Outcome::Measured(figures) | Outcome::Predicted { figures, .. } => {
-                for (column, range) in shape.columns.iter().zip(&ranges) {
-                    let shown = column.shown((column.figure)(&figures.median), range);
-                    start += &cell(column, &shown, range.is_best(row), shape.bold);
+            Outcome::Refused(why) => line.push(shown.words(format!("refused: {why}"))),
+            Outcome::Nothing => line.push(shown.words(nothing(row))),
+            Outcome::Measured(_) | Outcome::Predicted { .. } => {
+                let figures = shown.figures.iter().zip(&lowest);
+                line.extend(figures.map(|(one, lowest)| TableCell::Figure(one.shown(row, *lowest, decided))));
+                if shown.verdict {
+                    let block = blocks.iter().find(|block| block.backend == row.subject.backend);
+                    line.push(TableCell::Name(block.map_or_else(String::new, |block| verdicts::of(block, row))));
                 }
-                page.line(&start);
             }
         }
+        line
+    };
+    SheetTable { title: title(report, load, &blocks), heads: shown.heads(), rows: rows.iter().map(cells).collect() }
+}
+
+fn nothing(row: &Row) -> String {
+    match &row.lost {
+        Some(lost) => format!("no figures: of {} {}", counted(lost.of, "run"), lost.why),
+        None if row.left_out > 0 => format!("no figures: all {} were left out", counted(row.left_out, "slice")),
+        None => "no figures: nothing was measured".to_owned(),
     }
-    sentences(load, rows, report).iter().for_each(|said| page.words(said));
-    page.words(&spread(rows, shape.backends));
-    page.words(&work::per_reply(rows, shape.backends));
-    page.words(&work::sides(rows, shape.backends));
-    if let Some(machine) = machine {
-        page.words(&machine.text());
+}
+
+/// The load, how it was measured, and what speaks against its figures.
+fn title(report: &Report, load: Load, blocks: &[Block<'_>]) -> String {
+    let asked = match load {
+        Load::Rps(_) => format!("{} offered", answer::per_s(&load)),
+        Load::Max => format!("Closed loop, {} in flight", report.workload.flows),
+    };
+    let rounds = report.decided_at(load).map_or_else(String::new, |decided| {
+        let Decided { rounds, slice_ms, left_out, .. } = decided;
+        let without = if left_out.slices > 0 {
+            format!(", {} of {} slices left out", left_out.slices, left_out.of)
+        } else {
+            String::new()
+        };
+        format!(": {} of {slice_ms:.0} ms{without}", counted(*rounds, "round"))
+    });
+    let why_not = blocks.iter().find_map(Block::doubt).map_or("", |doubt| match doubt {
+        Doubt::Taken(_) => "; the machine was taken away, so no verdict",
+        Doubt::NoRounds(_) => "; no rounds, so no verdict",
+    });
+    let closed: Vec<String> = blocks.iter().filter_map(answer::closed_loop).collect();
+    let closed =
+        if closed.is_empty() { String::new() } else { format!(". {}", closed.join(" ").trim_end_matches('.')) };
+    format!("{asked}{rounds}{why_not}{closed}")
+}
+
+/// The figures of a table.
+struct Shown {
+    figures: Vec<Shape>,
+    /// A verdict stands at the end.
+    verdict: bool,
+}
+
+/// How a figure is shown.
+enum Shape {
+    /// One of all columns.
+    Column(&'static Column),
+    /// A figure that decides: head, what it is, when it goes, and what shows it.
+    Short(Head, fn(&Row, Option<&Decided>) -> String),
+}
+
+impl Shown {
+    /// Those that decide.
+    fn deciding() -> Self {
+        let short = |head: Head, shown| Shape::Short(head, shown);
+        let says = |key: &str| COLUMNS.iter().find(|column| column.key == key).map_or("", |column| column.says);
+        let figures = vec![
+            short(Head::figure("answered", says("achieved_rps")), |row, _| shown(row, |f| Some(rate(f.achieved_rps)))),
+            short(Head::figure("p50 us", says("latency_us.p50")).goes(1), |row, _| {
+                shown(row, |f| Some(us(f.latency_us.p50)))
+            }),
+            short(Head::figure("p99 us", says("latency_us.p99")), |row, at| estimated(row, at, Metric::P99, us)),
+            short(Head::figure("p99.9 us", says("latency_us.p999")).goes(3), |row, at| {
+                estimated(row, at, Metric::P999, us)
+            }),
+            short(Head::figure("CPU %", says("cpu.total_pct")), |row, _| {
+                shown(row, |f| Some(format!("{:.0}", f.cpu.total_pct)))
+            }),
+            short(Head::figure("spin %", says("cpu.spin_pct")).goes(2), |row, _| {
+                shown(row, |f| f.cpu.spin_pct.map(|pct| format!("{pct:.0}")))
+            }),
+        ];
+        Self { figures, verdict: true }
     }
-    for row in rows.iter().filter(|row| row.figures().is_some()) {
-        if let Some(lost) = &row.lost {
-            let name = row.subject.name(shape.backends);
-            page.words(&format!("{name}: not in its figures are {} of {} runs: {}.", lost.runs, lost.of, lost.why));
+
+    fn of(columns: impl Iterator<Item = &'static Column>, verdict: bool) -> Self {
+        Self { figures: columns.map(Shape::Column).collect(), verdict }
+    }
+
+    fn heads(&self) -> Vec<Head> {
+        let mode = Head::text("mode", "the mode");
+        let figures = self.figures.iter().map(|one| match one {
+            Shape::Column(column) => Head::figure(column.head, &format!("{} ({})", column.says, column.key)),
+            Shape::Short(head, _) => head.clone(),
+        });
+        let verdict = self.verdict.then(|| Head::text("verdict (x: of base)", verdicts::SAYS));
+        std::iter::once(mode).chain(figures).chain(verdict).collect()
+    }
+
+    /// Words over all that stands behind the name.
+    fn words(&self, words: String) -> TableCell {
+        TableCell::Words(words, self.figures.len() + usize::from(self.verdict))
+    }
+}
+
+impl Shape {
+    fn lowest(&self, rows: &[&Row]) -> f64 {
+        match self {
+            Self::Column(column) => lowest(column, rows),
+            Self::Short(..) => 0.0,
+        }
+    }
+
+    fn shown(&self, row: &Row, lowest: f64, decided: Option<&Decided>) -> String {
+        match self {
+            Self::Column(column) => {
+                column.shown(row.figures().and_then(|figures| (column.figure)(&figures.median)), lowest)
+            }
+            Self::Short(_, shown) => shown(row, decided),
         }
     }
 }
 
-/// Says above the legend what the table lacks, and why.
-fn incomplete(page: &mut Page, report: &Report, not_begun: impl Iterator<Item = Load>) {
-    let Some(why) = &report.ended else { return };
-    let loads: Vec<String> = not_begun.map(|load| load.to_string()).collect();
-    let loads = if loads.is_empty() { String::new() } else { format!(" Not begun: {}.", loads.join(", ")) };
-    page.words(&format!("INCOMPLETE: {why}.{loads}"));
+fn shown(row: &Row, figure: fn(&crate::stats::Figures) -> Option<String>) -> String {
+    row.figures().and_then(|figures| figure(&figures.median)).unwrap_or_else(|| "-".to_owned())
 }
 
-/// A figure, marked if it is the best: by terminal codes, or by a star in what is otherwise a space.
-fn cell(column: &Column, shown: &str, is_best: bool, bold: bool) -> String {
-    // The codes take no room on the screen, so the padding is counted without them.
-    let padding = " ".repeat(column.width.saturating_sub(shown.len()));
-    match (is_best, bold) {
-        (true, true) => format!("{padding} {BOLD}{shown}{PLAIN}"),
-        (true, false) => format!("{padding}*{shown}"),
-        (false, _) => format!("{padding} {shown}"),
-    }
-}
-
-/// The lowest and the highest p99 of each mode's runs; nothing if there is only one run.
-fn spread(rows: &[&Row], backends: bool) -> String {
-    let several =
-        rows.iter().filter_map(|row| Some((row.subject.name(backends), row.figures().filter(|m| m.runs > 1)?)));
-    let each: Vec<String> = several
-        .map(|(name, measured)| {
-            let (min, max) = (measured.spread.min.latency_us.p99, measured.spread.max.latency_us.p99);
-            format!("{name} {}-{}", us(min, min), us(max, min))
-        })
-        .collect();
-    if each.is_empty() { String::new() } else { format!("99%lat, lowest and highest run: {}.", each.join(", ")) }
+/// A figure with half of its interval in percent.
+fn estimated(row: &Row, decided: Option<&Decided>, metric: Metric, show: fn(f64) -> String) -> String {
+    let Some(figures) = row.figures() else { return "-".to_owned() };
+    let value = of(metric)(&figures.median);
+    let estimate = decided.and_then(|decided| decided.mode(row.subject)?.estimate(metric));
+    let half = estimate.and_then(|Estimated { value, low, high }| {
+        let half = (high? - value).max(value - low?);
+        (value > 0.0).then(|| 100.0 * half / value)
+    });
+    half.map_or_else(|| show(value), |half| format!("{} ±{half:.0}%", show(value)))
 }
 
 #[cfg(test)]

@@ -1,111 +1,82 @@
-//! Whether it may be said which mode is better, and then which.
+//! What may be said of the modes of a load against each other.
 //!
-//! Every sentence, mark and plot about the rows of a load asks a [`Block`], and a block answers with a [`Verdict`]. What is [`Given`] can
-//! be made in this module only, after all that speaks against it was looked at: a machine that was taken away, runs that overlap, one run
-//! whose spread is not known, one mode that has nothing beside it. A sentence that names a winner takes a `Given`, so there is none without.
+//! Every sentence, mark and plot about the rows of a load asks a [`Block`]. It has an answer where the measuring decided one (by rounds of
+//! slices), and for what was predicted by a simple rule over its runs. For anything else it has none: without rounds, as in a file of an older
+//! version, and where the machine was taken away, no mode is called better than another.
 
-use super::{Report, Row, Sustained};
+use super::decided::{Decided, DecidedPair, Estimated, Metric, PairVerdict};
+use super::{Report, Row};
 use crate::loads::{Load, SustainSearch};
 use crate::stats::{Figures, Measured};
 use crate::subject::{Backend, Subject};
 
-/// A figure by which modes are held against each other.
-pub(crate) type Figure = fn(&Figures) -> f64;
-pub(crate) const P99: Figure = |figures| figures.latency_us.p99;
-pub(crate) const CPU: Figure = |figures| figures.cpu.total_pct;
-pub(crate) const RPS: Figure = |figures| figures.achieved_rps;
-
-/// What may be said, with nothing against it. Only this module makes one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Given<T>(T);
-
-impl<T> Given<T> {
-    pub(crate) fn get(&self) -> &T {
-        &self.0
-    }
+/// How one mode stands to another in a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    Better,
+    /// No different, within a bound.
+    Same,
+    Worse,
+    /// Nobody knows.
+    Open,
 }
 
-/// What may be said, or why nothing may.
+/// Why nothing is said of a block.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict<T> {
-    /// This.
-    Given(Given<T>),
-    /// Nothing, for this reason.
-    Withheld(Doubt),
+pub(crate) enum Doubt<'a> {
+    /// The machine was taken away in most slices.
+    Taken(&'a Decided),
+    /// It was measured without rounds; where others had the machine, in words.
+    NoRounds(Option<String>),
 }
 
-/// Why nothing is said.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Doubt {
-    /// Others had the machine, in words.
-    Taken(String),
-    /// Of one run it is not known how far runs lie apart.
-    OneRun,
-    /// The runs of these overlap; the one with the best median stands first.
-    Overlap(Vec<Subject>),
-    /// These kept up in some of their runs only.
-    Sometimes(Vec<Subject>),
-    /// There is nothing to hold it against.
-    Alone,
-}
-
-impl Doubt {
-    /// Why none is called the best.
-    pub(crate) fn none_is_best(&self) -> String {
-        match self {
-            Self::Taken(taken) => format!("none is called the best, for the machine was taken away ({taken})"),
-            Self::OneRun => "none is called the best: of one run the spread is unknown".to_owned(),
-            Self::Overlap(subjects) => {
-                format!("none is called the best: {} cannot be told apart (runs overlap)", and(&names(subjects)))
-            }
-            Self::Sometimes(subjects) => {
-                format!("none is called the best: {} kept up in some runs only", and(&names(subjects)))
-            }
-            Self::Alone => "there is nothing to compare it with".to_owned(),
-        }
-    }
+/// What the verdicts of a block rest on.
+#[derive(Clone, Debug)]
+enum Ground<'a> {
+    Rounds(&'a Decided),
+    /// Runs in virtual time with different chances.
+    Chances,
+    Nothing(Doubt<'a>),
 }
 
 /// A mode of a block, with its figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Candidate<'a> {
+pub(crate) struct Entry<'a> {
     pub(crate) subject: Subject,
     pub(crate) figures: &'a Measured,
-    /// By its median.
-    sustains: bool,
-    /// Not in all of its runs alike.
-    sometimes: bool,
+    /// Whether it keeps up with the load; `None` if that is not decided.
+    pub(crate) keeps_up: Option<bool>,
 }
 
-impl<'a> Candidate<'a> {
-    fn of(row: &'a Row) -> Option<Self> {
-        let figures = row.figures()?;
-        let sustains = row.sustains();
-        Some(Self { subject: row.subject, figures, sustains, sometimes: sustains_for_sure(row).is_none() })
-    }
-
-    pub(crate) fn median(&self, figure: Figure) -> f64 {
-        figure(&self.figures.median)
-    }
-
-    fn overlaps(&self, other: &Self, figure: Figure) -> bool {
-        let (a, b) = (&self.figures.spread, &other.figures.spread);
-        figure(&a.min) <= figure(&b.max) && figure(&b.min) <= figure(&a.max)
-    }
-
-    /// Whether it is at least as good in both, and better in one.
-    fn beats(&self, other: &Self) -> bool {
-        let (p99, cpu) = (self.median(P99), self.median(CPU));
-        let (other_p99, other_cpu) = (other.median(P99), other.median(CPU));
-        p99 <= other_p99 && cpu <= other_cpu && (p99 < other_p99 || cpu < other_cpu)
+impl Entry<'_> {
+    pub(crate) fn value(&self, metric: Metric) -> f64 {
+        of(metric)(&self.figures.median)
     }
 
     pub(crate) fn name(&self) -> String {
         self.subject.name(false)
     }
+
+    fn estimated(&self, metric: Metric) -> Estimated {
+        let figure = of(metric);
+        let Measured { median, spread, .. } = self.figures;
+        let (a, b) = (figure(&spread.min), figure(&spread.max));
+        Estimated { value: figure(median), low: Some(a.min(b)), high: Some(a.max(b)) }
+    }
 }
 
-/// Whether a row sustained its load in each of its runs, or in none; `None` if its runs differ in that, or it has no figures.
+/// Where a metric stands among the figures of a row.
+pub(crate) const fn of(metric: Metric) -> fn(&Figures) -> f64 {
+    match metric {
+        Metric::P50 => |figures| figures.latency_us.p50,
+        Metric::P99 => |figures| figures.latency_us.p99,
+        Metric::P999 => |figures| figures.latency_us.p999,
+        Metric::Cpu => |figures| figures.cpu.total_pct,
+        Metric::Throughput => |figures| figures.achieved_rps,
+    }
+}
+
+/// Whether a row surely keeps up with its load, or surely does not; `None` if its interval holds both, or it has no figures.
 pub(crate) fn sustains_for_sure(row: &Row) -> Option<bool> {
     let figures = row.figures()?;
     let enough = |figures: &Figures| figures.in_time_pct.map(SustainSearch::is_enough);
@@ -116,47 +87,34 @@ pub(crate) fn sustains_for_sure(row: &Row) -> Option<bool> {
     }
 }
 
-/// The rows of one load and backend that have figures, and what speaks against a verdict on them.
+/// The rows of one load and backend that have figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) load: Load,
     pub(crate) backend: Backend,
-    pub(crate) all: Vec<Candidate<'a>>,
-    doubt: Option<Doubt>,
-}
-
-/// Which modes of a block sustain its load.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Sustaining<'a> {
-    /// None of them.
-    None,
-    /// One, and not the others.
-    Only(Candidate<'a>),
-    /// Several, or all.
-    Several,
-}
-
-/// The best of a block in a figure, and the next.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Best<'a> {
-    pub(crate) best: Candidate<'a>,
-    pub(crate) next: Candidate<'a>,
+    pub(crate) all: Vec<Entry<'a>>,
+    ground: Ground<'a>,
 }
 
 impl<'a> Block<'a> {
     /// `None` if nothing of it has figures.
     pub(crate) fn of(report: &'a Report, load: Load, backend: Backend) -> Option<Self> {
-        let at_load = || report.rows.iter().filter(move |row| row.load == load);
-        let all: Vec<Candidate<'_>> =
-            at_load().filter(|row| row.subject.backend == backend).filter_map(Candidate::of).collect();
+        let rows = report.rows.iter().filter(|row| row.load == load && row.subject.backend == backend);
+        let entry = |row: &'a Row| {
+            let keeps_up = sustains_for_sure(row);
+            Some(Entry { subject: row.subject, figures: row.figures()?, keeps_up })
+        };
+        let all: Vec<Entry<'_>> = rows.filter_map(entry).collect();
         if all.is_empty() {
             return None;
         }
-        // In virtual time nothing takes the machine away.
-        let taken = if backend == Backend::Sim { None } else { report.taken_at(load) };
-        let one_run = all.iter().any(|candidate| candidate.figures.runs < 2);
-        let doubt = taken.map(Doubt::Taken).or(one_run.then_some(Doubt::OneRun));
-        Some(Self { load, backend, all, doubt })
+        let ground = match report.decided_at(load) {
+            _ if backend == Backend::Sim => Ground::Chances,
+            Some(decided) if decided.taken => Ground::Nothing(Doubt::Taken(decided)),
+            Some(decided) => Ground::Rounds(decided),
+            None => Ground::Nothing(Doubt::NoRounds(report.taken_at(load))),
+        };
+        Some(Self { load, backend, all, ground })
     }
 
     /// Those of a load, a block for each backend.
@@ -165,134 +123,121 @@ impl<'a> Block<'a> {
     }
 
     /// What speaks against any verdict on this block.
-    pub(crate) fn doubt(&self) -> Option<&Doubt> {
-        self.doubt.as_ref()
-    }
-
-    fn give<T>(&self, what: T) -> Verdict<T> {
-        match &self.doubt {
-            None => Verdict::Given(Given(what)),
-            Some(doubt) => Verdict::Withheld(doubt.clone()),
+    pub(crate) const fn doubt(&self) -> Option<&Doubt<'a>> {
+        match &self.ground {
+            Ground::Nothing(doubt) => Some(doubt),
+            Ground::Rounds(_) | Ground::Chances => None,
         }
     }
 
-    /// Those that kept up, by their medians.
-    pub(crate) fn kept_up(&self) -> Vec<Candidate<'a>> {
-        self.all.iter().copied().filter(|candidate| candidate.sustains).collect()
+    /// The rounds behind it, if there are any.
+    pub(crate) const fn decided(&self) -> Option<&'a Decided> {
+        match &self.ground {
+            Ground::Rounds(decided) | Ground::Nothing(Doubt::Taken(decided)) => Some(decided),
+            Ground::Chances | Ground::Nothing(Doubt::NoRounds(_)) => None,
+        }
     }
 
-    /// Those that fell behind, by their medians.
-    pub(crate) fn fell_behind(&self) -> Vec<Candidate<'a>> {
-        self.all.iter().copied().filter(|candidate| !candidate.sustains).collect()
+    /// Those that keep up, or fall behind, for sure; `None`: of which it is not decided.
+    pub(crate) fn that_keep_up(&self, keeps_up: Option<bool>) -> Vec<Entry<'a>> {
+        self.all.iter().copied().filter(|one| one.keeps_up == keeps_up).collect()
     }
 
-    /// Which of them sustain the load.
-    pub(crate) fn sustaining(&self) -> Verdict<Sustaining<'a>> {
-        let which = match self.kept_up().as_slice() {
-            [] => Sustaining::None,
-            [only] if self.all.len() > 1 => Sustaining::Only(*only),
-            _ => Sustaining::Several,
+    /// `base`, if it is one of `entries`.
+    pub(crate) fn base(entries: &[Entry<'a>]) -> Option<Entry<'a>> {
+        entries.iter().copied().find(|one| one.subject.is_base())
+    }
+
+    /// How one stands to another in a figure.
+    pub(crate) fn stands(&self, one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> Stands {
+        let decided = match &self.ground {
+            Ground::Rounds(decided) => decided.verdict(one.subject, other.subject, metric).cloned(),
+            Ground::Chances => Some(by_chances(one, other, metric)),
+            Ground::Nothing(_) => None,
         };
-        let sometimes: Vec<Subject> = self.all.iter().filter(|one| one.sometimes).map(|one| one.subject).collect();
-        if self.doubt.is_none() && which != Sustaining::Several && !sometimes.is_empty() {
-            return Verdict::Withheld(Doubt::Sometimes(sometimes));
+        match decided {
+            Some(PairVerdict::Better { better }) if better == one.subject => Stands::Better,
+            Some(PairVerdict::Better { .. }) => Stands::Worse,
+            Some(PairVerdict::NoDifferent { .. }) => Stands::Same,
+            Some(PairVerdict::Undecided { .. }) | None => Stands::Open,
         }
-        self.give(which)
     }
 
-    /// Those that no other beats in both p99 and CPU time, by their medians, from the cheapest; of those that kept up.
-    pub(crate) fn unbeaten(&self) -> Vec<Candidate<'a>> {
-        let kept_up = self.kept_up();
-        let unbeaten = |one: &&Candidate<'_>| !kept_up.iter().any(|other| other.beats(one));
-        let mut frontier: Vec<Candidate<'_>> = kept_up.iter().filter(unbeaten).copied().collect();
-        frontier.sort_by(|a, b| a.median(CPU).total_cmp(&b.median(CPU)));
-        frontier
+    /// A figure of one over that of another. It says nothing by itself of which is better.
+    pub(crate) fn ratio(&self, one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> Option<Estimated> {
+        match &self.ground {
+            Ground::Rounds(decided) => ratio_of(decided.pair(one.subject, other.subject, metric)?, one.subject),
+            Ground::Chances => ratio_of_ranges(one, other, metric),
+            Ground::Nothing(_) => None,
+        }
     }
 
-    /// The same as a verdict.
-    pub(crate) fn frontier(&self) -> Verdict<Vec<Candidate<'a>>> {
-        self.give(self.unbeaten())
+    /// The one that is better than all others that keep up, of at least two.
+    pub(crate) fn best(&self, metric: Metric) -> Option<Entry<'a>> {
+        let kept_up = self.that_keep_up(Some(true));
+        let beats = |one: &&Entry<'_>| {
+            let mut others = kept_up.iter().filter(|other| other.subject != one.subject);
+            kept_up.len() > 1 && others.all(|other| self.stands(one, other, metric) == Stands::Better)
+        };
+        kept_up.iter().find(beats).copied()
     }
 
-    /// Which has the lowest p99, of those that kept up.
-    pub(crate) fn lowest_p99(&self) -> Verdict<Best<'a>> {
-        self.best(&self.kept_up(), P99, |a, b| a < b)
-    }
-
-    /// Which answers most, in a closed loop.
-    pub(crate) fn fastest(&self) -> Verdict<Best<'a>> {
-        self.best(&self.all, RPS, |a, b| a > b)
-    }
-
-    /// Which has the least of a figure, or the most, of those that kept up.
-    pub(crate) fn best_in(
-        &self,
-        figure: fn(&Figures) -> Option<f64>,
-        is_better: fn(f64, f64) -> bool,
-    ) -> Option<Given<Subject>> {
-        if self.doubt.is_some() {
+    /// Those that keep up and that no other beats: is better than in p99 or CPU, and no worse in the other; the cheapest first.
+    /// `None` where nothing may be said.
+    pub(crate) fn frontier(&self) -> Option<Vec<Entry<'a>>> {
+        if self.doubt().is_some() {
             return None;
         }
-        let known: Vec<(Subject, f64, f64, f64)> = self
-            .kept_up()
-            .iter()
-            .filter_map(|one| {
-                let Measured { median, spread, .. } = one.figures;
-                Some((one.subject, figure(median)?, figure(&spread.min)?, figure(&spread.max)?))
-            })
-            .collect();
-        let better = |a: &&(Subject, f64, f64, f64), b: &&(Subject, f64, f64, f64)| {
-            if is_better(a.1, b.1) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater }
+        let kept_up = self.that_keep_up(Some(true));
+        let beats = |other: &Entry<'_>, one: &Entry<'_>| {
+            let both = [Metric::P99, Metric::Cpu].map(|metric| self.stands(other, one, metric));
+            both.contains(&Stands::Better) && both.iter().all(|stands| matches!(stands, Stands::Better | Stands::Same))
         };
-        let (subject, _, low, high) = *known.iter().min_by(better).filter(|_| known.len() > 1)?;
-        let apart = |other: &(Subject, f64, f64, f64)| other.0 == subject || low > other.3 || other.2 > high;
-        known.iter().all(apart).then_some(Given(subject))
-    }
-
-    fn best(&self, of: &[Candidate<'a>], figure: Figure, is_better: fn(f64, f64) -> bool) -> Verdict<Best<'a>> {
-        if let Some(doubt) = &self.doubt {
-            return Verdict::Withheld(doubt.clone());
-        }
-        let first = |of: &[Candidate<'a>]| {
-            of.iter().copied().reduce(|best, one| {
-                // The first of equals.
-                if is_better(one.median(figure), best.median(figure)) { one } else { best }
-            })
-        };
-        let Some(best) = first(of) else { return Verdict::Withheld(Doubt::Alone) };
-        let others: Vec<Candidate<'_>> = of.iter().copied().filter(|other| other.subject != best.subject).collect();
-        let Some(next) = first(&others) else { return Verdict::Withheld(Doubt::Alone) };
-        let rivals: Vec<Subject> =
-            others.iter().filter(|other| other.overlaps(&best, figure)).map(|other| other.subject).collect();
-        if !rivals.is_empty() {
-            return Verdict::Withheld(Doubt::Overlap([vec![best.subject], rivals].concat()));
-        }
-        self.give(Best { best, next })
+        let unbeaten = |one: &Entry<'_>| !kept_up.iter().any(|other| beats(other, one));
+        let mut frontier: Vec<Entry<'_>> = kept_up.iter().copied().filter(unbeaten).collect();
+        frontier.sort_by(|a, b| a.value(Metric::Cpu).total_cmp(&b.value(Metric::Cpu)));
+        Some(frontier)
     }
 }
 
-/// Which mode of a backend sustains most, by the searches. Those that lie within what a search does not tell apart are not decided.
-pub(crate) fn sustains_most(report: &Report, backend: Backend) -> Verdict<&Sustained> {
-    let searched: Vec<&Sustained> =
-        report.sustained.iter().filter(|one| one.subject.backend == backend && one.rps > 0).collect();
-    let Some(most) = searched.iter().copied().max_by_key(|one| one.rps).filter(|_| searched.len() > 1) else {
-        return Verdict::Withheld(Doubt::Alone);
+/// The ratio of a pair, as `one` over the other.
+pub(crate) fn ratio_of(pair: &DecidedPair, one: Subject) -> Option<Estimated> {
+    let ratio = pair.ratio?;
+    if pair.a == one {
+        return Some(ratio);
+    }
+    let over = |bound: Option<f64>| bound.filter(|bound| *bound > 0.0).map(|bound| 1.0 / bound);
+    Some(Estimated { value: over(Some(ratio.value))?, low: over(ratio.high), high: over(ratio.low) })
+}
+
+/// From the ranges of the runs, so it never claims too much.
+fn ratio_of_ranges(one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> Option<Estimated> {
+    let (a, b) = (one.estimated(metric), other.estimated(metric));
+    let over = |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|b| *b > 0.0)).map(|(a, b)| a / b);
+    Some(Estimated { value: over(Some(a.value), Some(b.value))?, low: over(a.low, b.high), high: over(a.high, b.low) })
+}
+
+/// Two predicted modes are no different within what their ranges allow; apart if the ranges are, and by more than a hair.
+fn by_chances(one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> PairVerdict {
+    const HAIR: f64 = 1.02;
+    const BOUND: f64 = 1.1;
+    let open = PairVerdict::Undecided { more_rounds: None };
+    let runs = one.figures.runs.min(other.figures.runs);
+    let Some((low, high)) = ratio_of_ranges(one, other, metric).and_then(|ratio| ratio.low.zip(ratio.high)) else {
+        return open;
     };
-    if let Some(taken) = searched.iter().find_map(|one| one.taken.clone()) {
-        return Verdict::Withheld(Doubt::Taken(taken));
+    let less_is_better = metric != Metric::Throughput;
+    let better = |is_less: bool| {
+        let better = if is_less == less_is_better { one.subject } else { other.subject };
+        PairVerdict::Better { better }
+    };
+    match runs {
+        0 | 1 => open,
+        _ if high < 1.0 / HAIR => better(true),
+        _ if low > HAIR => better(false),
+        _ if low >= 1.0 / BOUND && high <= BOUND => PairVerdict::NoDifferent { within_pct: 100.0 * (BOUND - 1.0) },
+        _ => open,
     }
-    #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    let near = |one: &Sustained| one.rps as f64 >= (1.0 - SustainSearch::PRECISION) * most.rps as f64;
-    let mut alike: Vec<Subject> = searched.iter().filter(|one| near(one)).map(|one| one.subject).collect();
-    if alike.len() > 1 {
-        alike.sort_by_key(|subject| *subject != most.subject);
-        return Verdict::Withheld(Doubt::Overlap(alike));
-    }
-    Verdict::Given(Given(most))
-}
-
-pub(crate) fn names(subjects: &[Subject]) -> Vec<String> {
-    subjects.iter().map(|subject| subject.name(false)).collect()
 }
 
 /// `a, b and c`.

@@ -8,12 +8,11 @@ use crate::html::plot::frontier::{Dot, frontier};
 use crate::html::plot::lines::{Curve, Point, lines};
 use crate::html::plot::ranges::{RangeMark, RangeRow, ranges};
 use crate::html::plot::series::key;
-use crate::html::plot::{Axis, HALF, PANEL, Said, Scale, SeriesStyle};
-use crate::html::shell::{figure, printable};
+use crate::html::plot::{Axis, HALF, PANEL, Said, Scale, SeriesStyle, Size, WIDE};
+use crate::html::shell::figure;
 use crate::loads::Load;
-use crate::report::sentence::sentences;
-use crate::report::verdict::{Block, Verdict};
-use crate::report::{Report, Row};
+use crate::report::verdict::Block;
+use crate::report::{Report, Row, answer};
 use crate::stats::Figures;
 use crate::subject::{Backend, Subject};
 
@@ -64,15 +63,26 @@ fn looks(report: &Report) -> impl Fn(Subject) -> SeriesStyle {
 
 /// Marks of the backends, where there are several.
 pub(super) fn backend_key(report: &Report) -> Markup {
-    let has = |backend: Backend| report.rows.iter().any(|row| row.subject.backend == backend);
-    let present = Backend::ALL.into_iter().filter(|backend| has(*backend));
+    let entries = marks(report, |style| style);
+    html! { @if entries.len() > 1 { (key(&entries)) } }
+}
+
+/// Each backend that is there, with its mark.
+fn marks(report: &Report, look: impl Fn(SeriesStyle) -> SeriesStyle) -> Vec<(SeriesStyle, String)> {
+    let has = |backend: &Backend| report.rows.iter().any(|row| row.subject.backend == *backend);
     let name = |backend: Backend| match backend {
         Backend::Engine | Backend::Kernel => backend.to_string(),
         Backend::Sim => "simulation (predicted)".to_owned(),
     };
-    let entries: Vec<(SeriesStyle, String)> =
-        present.map(|backend| (SeriesStyle::of_backend(backend), name(backend))).collect();
-    html! { @if entries.len() > 1 { (key(&entries)) } }
+    let present = Backend::ALL.into_iter().filter(has);
+    present.map(|backend| (look(SeriesStyle::of_backend(backend)), name(backend))).collect()
+}
+
+/// CPU time against the 99th percentile at one load: the one in the middle of those at which something is to be taken.
+pub(super) fn lead(report: &Report) -> Markup {
+    let load = answer::middle(report);
+    let rows = loads(report).into_iter().find(|(other, _)| Some(*other) == load).map(|(_, rows)| rows);
+    html! { @if let (Some(load), Some(rows)) = (load, rows) { div.first { (frontier_of(load, &rows, report, &looks(report), WIDE)) } } }
 }
 
 /// CPU time against the 99th percentile, a figure for each load.
@@ -81,45 +91,34 @@ pub(super) fn frontiers(report: &Report) -> Markup {
     html! {
         p.note {
             "Each mode at what it costs and what it gives: lower left is better. Filled marks are on the frontier, where it is decided, and the line joins them; "
-            "thin lines reach from the lowest to the highest run."
+            "thin lines are 95 % intervals."
         }
-        @if several(report) { (marks_key(report)) }
+        // The colour is the mode's.
+        @if several(report) { (key(&marks(report, |style| SeriesStyle { colour: 0, dash: "", ..style }))) }
         div.grid {
             @for (load, rows) in loads(report) {
                 div {
-                    @if load != Load::Max { (frontier_of(load, &rows, report, &look)) }
+                    @if load != Load::Max { (frontier_of(load, &rows, report, &look, HALF)) }
                     @else { (closed_loop(&rows, report, &look)) }
-                    @for said in sentences(load, &rows, report) { p.note { (printable(&said)) } }
                 }
             }
         }
     }
 }
 
-/// Marks without colour, for where the colour is the mode's.
-fn marks_key(report: &Report) -> Markup {
-    let has = |backend: Backend| report.rows.iter().any(|row| row.subject.backend == backend);
-    let present = Backend::ALL.into_iter().filter(|backend| has(*backend));
-    let entries: Vec<(SeriesStyle, String)> = present
-        .map(|backend| {
-            let name = if backend == Backend::Sim { "simulation (predicted)".to_owned() } else { backend.to_string() };
-            (SeriesStyle { colour: 0, dash: "", ..SeriesStyle::of_backend(backend) }, name)
-        })
-        .collect();
-    key(&entries)
-}
-
-fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> SeriesStyle) -> Markup {
+fn frontier_of(
+    load: Load,
+    rows: &[&Row],
+    report: &Report,
+    look: &impl Fn(Subject) -> SeriesStyle,
+    sizes: [Size; 2],
+) -> Markup {
     let shown: Vec<&Row> = rows.iter().copied().filter(|row| row.figures().is_some() && row.sustains()).collect();
     let at = |subject: Subject| shown.iter().position(|row| row.subject == subject);
     let blocks = Block::all_of(report, load);
-    let fronts: Vec<Vec<usize>> = blocks
-        .iter()
-        .map(|block| match block.frontier() {
-            Verdict::Given(frontier) => frontier.get().iter().filter_map(|one| at(one.subject)).collect(),
-            Verdict::Withheld(_) => Vec::new(),
-        })
-        .collect();
+    let front =
+        |block: &Block<'_>| block.frontier().unwrap_or_default().iter().filter_map(|one| at(one.subject)).collect();
+    let fronts: Vec<Vec<usize>> = blocks.iter().map(front).collect();
     let dots: Vec<Dot> = shown
         .iter()
         .enumerate()
@@ -128,12 +127,12 @@ fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subjec
     let title = format!("99th percentile latency over CPU time at {}", load_words(load));
     let caption = html! { b { (capital(&load_words(load))) } };
     if dots.is_empty() {
-        let words = super::answer::without_dots(&blocks);
+        let words = if blocks.is_empty() { "Nothing was measured at this load." } else { "All modes fell behind." };
         return html! { h3 { (capital(&load_words(load))) } p { (words) } };
     }
     let text = dots.iter().map(|dot| dot.title.clone()).collect::<Vec<_>>().join("; ");
     let extra = if several(report) { 120.0 } else { 0.0 };
-    figure(caption, HALF, |size| {
+    figure(caption, sizes, |size| {
         let x = Axis {
             scale: Scale::from_zero(dots.iter().map(|dot| dot.x_range.1), 100.0, |pct| format!("{pct:.0}")),
             name: "CPU time, % of the server's CPUs".to_owned(),
@@ -144,7 +143,7 @@ fn frontier_of(load: Load, rows: &[&Row], report: &Report, look: &impl Fn(Subjec
         let scale = Scale::log(ys.filter(move |y| *y <= most).collect::<Vec<_>>().into_iter(), span);
         let y = Axis { scale, name: "99th percentile latency, log scale".to_owned() };
         let height = size.height + extra;
-        frontier(crate::html::plot::Size { height, ..size }, &Said { title: &title, text: &text }, x, y, &dots, &fronts)
+        frontier(Size { height, ..size }, &Said { title: &title, text: &text }, x, y, &dots, &fronts)
     })
 }
 
@@ -155,7 +154,7 @@ fn closed_loop(rows: &[&Row], report: &Report, look: &impl Fn(Subject) -> Series
         let name = row.subject.name(several(report));
         let (median, range) =
             (figures.median.achieved_rps, (figures.spread.min.achieved_rps, figures.spread.max.achieved_rps));
-        let title = format!("{name}: {} requests/s (runs {} to {})", rate(median), rate(range.0), rate(range.1));
+        let title = format!("{name}: {} requests/s ({} to {})", rate(median), rate(range.0), rate(range.1));
         let mark = RangeMark { look: look(row.subject), median, range, title };
         Some(RangeRow { name, marks: vec![mark] })
     };
@@ -185,7 +184,7 @@ fn dot(row: &Row, is_front: bool, look: &impl Fn(Subject) -> SeriesStyle) -> Opt
         y_range: p99s,
         is_front,
         title: format!(
-            "{}: p99 {} (runs {} to {}) at {cpu:.0} % CPU{}",
+            "{}: p99 {} ({} to {}) at {cpu:.0} % CPU{}",
             row.subject.name(true),
             span(p99),
             span(p99s.0),
@@ -274,7 +273,7 @@ pub(super) fn curve(row: &Row, name: String, look: SeriesStyle, report: &Report)
 }
 
 /// Curves over percentiles.
-pub(super) fn nines(size: crate::html::plot::Size, title: &str, curves: &[Curve]) -> Markup {
+pub(super) fn nines(size: Size, title: &str, curves: &[Curve]) -> Markup {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let to_pct = all().map(|point| point.x).fold(99.0, f64::max);
     let x = Axis { scale: Scale::Nines { to_pct }, name: "percentile of requests, %".to_owned() };
@@ -348,7 +347,7 @@ fn load_curves(report: &Report, backend: Backend, look: &impl Fn(Subject) -> Ser
     curves
 }
 
-fn loads_figure(size: crate::html::plot::Size, caption: &str, curves: &[Curve]) -> Markup {
+fn loads_figure(size: Size, caption: &str, curves: &[Curve]) -> Markup {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let x = Axis {
         scale: Scale::from_zero(all().map(|point| point.x), 1.0, rate),

@@ -26,7 +26,7 @@ pub(super) fn how(report: &Report, notes: &[String]) -> Markup {
         }
         p.note {
             "Latency begins when a request was due, not when it left, so neither a slow server nor a slow generator hides the wait. CPU time is that of all "
-            "the server's threads. Runs are interleaved over the modes. Two figures differ if the ranges of their runs do not overlap. A figure of one "
+            "the server's threads. Slices of the modes follow each other in random order, and a verdict is of a test over rounds of them. A figure of one "
             "machine is a figure of that machine."
         }
     }

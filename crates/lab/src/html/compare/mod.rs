@@ -1,6 +1,5 @@
 //! Pages of comparisons: the answer, the figures, the tables, and how it was measured.
 
-mod answer;
 mod differences;
 mod figures;
 mod how;
@@ -11,12 +10,13 @@ use maud::{Markup, html};
 use super::shell::Page;
 use crate::loads::Load;
 use crate::report::differ::SideBySide;
-use crate::report::{Report, Row};
+use crate::report::{Report, Row, answer};
 
 /// The page of a comparison. `notes` are sentences of what it lacks.
 #[must_use]
 pub fn page_of_one(report: &Report, notes: &[String]) -> String {
-    let mut page = Page::new(title(report), answer::answer(report));
+    let mut page = Page::new(title(report), answer::of(report).paragraphs());
+    page.lead(figures::lead(report));
     for (heading, content) in sections(report, notes) {
         page.section(heading, content);
     }
@@ -31,7 +31,7 @@ pub fn page_of_several(all: &SideBySide<'_>) -> String {
     page.section("What differs", differences::section(all));
     for saved in &all.files {
         let content = html! {
-            @for paragraph in answer::answer(&saved.report) { p { (super::shell::printable(&paragraph)) } }
+            @for paragraph in answer::of(&saved.report).paragraphs() { p { (super::shell::printable(&paragraph)) } }
             @for (heading, content) in sections(&saved.report, &saved.notes) {
                 h3 { (heading) }
                 (content)
@@ -53,7 +53,7 @@ fn title(report: &Report) -> String {
 }
 
 fn sections(report: &Report, notes: &[String]) -> Vec<(&'static str, Markup)> {
-    let mut all = Vec::new();
+    let mut all = vec![("Figures that decide", tables::deciding(report))];
     if report.rows.iter().any(|row| row.figures().is_some()) {
         all.push(("CPU time and 99th percentile", figures::frontiers(report)));
         all.push(("Percentiles", figures::percentiles(report)));
@@ -61,9 +61,6 @@ fn sections(report: &Report, notes: &[String]) -> Vec<(&'static str, Markup)> {
             all.push(("Latency over load", figures::over_load(report)));
         }
         all.push(("Where the CPU time goes", figures::cpu_split(report)));
-    }
-    if !report.sustained.is_empty() {
-        all.push((tables::heading(report), tables::sustained(report)));
     }
     all.push(("All figures", tables::all(report)));
     all.push(("How it was measured", how::how(report, notes)));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::report::read::Saved;
 use crate::report::samples::{beside_the_kernel, cover_letter, predicted, prediction, refused, row, sustained};
-use crate::report::{MachineUse, Outcome, samples};
+use crate::report::{Outcome, samples};
 
 fn one(report: &Report) -> String {
     page_of_one(report, &[])
@@ -50,8 +50,10 @@ fn the_answer_comes_first_and_the_figures_of_the_table_are_there() {
     let page = one(&cover_letter());
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
     let order = [
-        "On the frontier of p99 and CPU time",
-        "CPU time and 99th percentile",
+        "Take defer20 at 200K/s",
+        "<svg viewBox",
+        "<h2>Figures that decide",
+        "<h2>CPU time and 99th percentile",
         "<h2>Percentiles",
         "<h2>Latency over load",
         "<h2>Where the CPU time goes",
@@ -70,7 +72,7 @@ fn the_answer_comes_first_and_the_figures_of_the_table_are_there() {
     ] {
         at(figure);
     }
-    assert!(page.contains("<td class=\"best\">132</td>"), "the best is marked");
+    assert!(page.contains("<td class=\"text\">lowest p99 0.32x, CPU 3.85x</td>"), "the verdict is there: {page}");
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn every_figure_has_a_name_and_says_in_words_what_it_shows() {
     let samples = page.matches("aria-hidden=\"true\"><path class=\"k").count();
     assert!(figures > 10 && named + samples == figures, "{named} of {figures}");
     assert_eq!(page.matches("<desc>").count(), named);
-    assert!(page.contains("fullbusy: p99 132 µs (runs 132 µs to 132 µs) at 100 % CPU, on the frontier"), "{page}");
+    assert!(page.contains("fullbusy: p99 132 µs (132 µs to 132 µs) at 100 % CPU, on the frontier"), "{page}");
 }
 
 #[test]
@@ -105,46 +107,24 @@ fn a_comparison_of_refused_rows_only_has_a_page_that_says_so() {
     report.rows = vec![refused("base", Load::Max, "needs <root> & more"), refused("threaded", Load::Max, "no")];
     report.machine.clear();
     let page = one(&report);
-    assert!(page.contains("Nothing was measured: every mode was refused here."), "{page}");
+    assert!(page.contains("No answer: every mode was refused here, and the table says why."), "{page}");
     assert!(page.contains("refused: needs &lt;root&gt; &amp; more") && !page.contains("<h2>Percentiles"), "{page}");
     assert_nested(&page);
     report.rows.clear();
-    assert!(one(&report).contains("This comparison has no rows"));
+    assert!(one(&report).contains("Nothing is measured so far."));
 }
 
 #[test]
-fn a_machine_that_was_taken_away_is_said_in_the_answer() {
-    let mut report = cover_letter();
-    report.machine[0] = MachineUse { others_pct: 30.0, ..samples::quiet(Load::Rps(200_000)) };
-    let said = answer::answer(&report).join(" ");
-    assert!(said.contains("The machine was taken away at 1 of 3 loads"), "{said}");
-    assert!(said.contains("others took 30 % of the CPUs"), "{said}");
+fn a_machine_that_was_taken_away_is_said_in_the_answer_and_leaves_no_mark() {
+    let low = Load::Rps(200_000);
+    let page = one(&samples::taken(cover_letter(), low));
+    assert!(page.contains("No answer at 200K/s: the machine was taken away in 110 of 200 slices"), "{page}");
+    let mut report = [low, Load::Rps(1_000_000), Load::Max].into_iter().fold(cover_letter(), samples::taken);
+    let page = one(&report);
+    assert!(page.contains("<p class=\"answer\">No answer at all loads"), "{page}");
+    assert!(!page.contains(", on the frontier") && !page.contains("class=\"best\""), "no mark either");
     report.ended = Some("interrupted".to_owned());
-    assert!(said.contains("at 1 it is not decided"), "{said}");
-    assert!(answer::answer(&report)[0].starts_with("INCOMPLETE: interrupted"));
-    report.ended = None;
-    report.machine.iter_mut().for_each(|machine| machine.others_pct = 30.0);
-    let said = answer::answer(&report).join(" ");
-    assert!(said.starts_with("What each mode costs and gives is not decided at any of 2 loads."), "{said}");
-    assert!(
-        !one(&report).contains("on the frontier\"") && !one(&report).contains(", on the frontier"),
-        "no mark either"
-    );
-    report.rows.retain(|row| row.load == Load::Max);
-    let said = answer::answer(&report).join(" ");
-    assert!(said.starts_with("In closed loop none is called the best"), "{said}");
-}
-
-#[test]
-fn a_lowest_p99_needs_runs_that_lie_apart() {
-    let load = Load::Rps(1000);
-    let with = |spread: f64| Report {
-        rows: vec![row("base", load, 1e3, 100.0, 20.0, spread), row("fullbusy", load, 1e3, 80.0, 100.0, spread)],
-        machine: Vec::new(),
-        ..cover_letter()
-    };
-    assert!(answer::answer(&with(0.01)).join(" ").contains("The lowest p99 has fullbusy at 1 of 1 load."));
-    assert!(answer::answer(&with(0.3)).join(" ").contains("is not decided at any of 1 load"));
+    assert!(one(&report).contains("<p class=\"answer\">INCOMPLETE: interrupted"));
 }
 
 #[test]

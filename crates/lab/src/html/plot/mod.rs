@@ -27,6 +27,9 @@ pub(super) struct Size {
 /// A figure of half a page, and the same for a telephone.
 pub(super) const HALF: [Size; 2] = [Size { width: 560.0, height: 360.0 }, Size { width: 360.0, height: 340.0 }];
 
+/// The first figure of a page.
+pub(super) const WIDE: [Size; 2] = [Size { width: 860.0, height: 400.0 }, Size { width: 360.0, height: 340.0 }];
+
 /// One of many.
 pub(super) const PANEL: Size = Size { width: 300.0, height: 230.0 };
 

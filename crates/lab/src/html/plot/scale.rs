@@ -30,7 +30,8 @@ impl Scale {
         }
         // Less than a factor of two would make noise look like a difference.
         let stretch = (2.0 / (most / least)).max(1.0).sqrt();
-        Self::Log { from: least / stretch / 1.08, to: most * stretch * 1.08, show }
+        // A figure beyond the last tick cannot be read off, so the axis ends where there may be one.
+        Self::Log { from: least / stretch / 1.08, to: round_up(most * stretch * 1.08), show }
     }
 
     /// Where a figure is: 0 at the beginning, 1 at the end; not outside.
@@ -77,6 +78,12 @@ impl Scale {
             }
         }
     }
+}
+
+/// The next of 1, 2, 5 and 10 times a decade.
+fn round_up(value: f64) -> f64 {
+    let decade = 10_f64.powf(value.log10().floor());
+    [1.0, 2.0, 5.0].map(|digit| digit * decade).into_iter().find(|end| *end >= value).unwrap_or(10.0 * decade)
 }
 
 /// How many nines: 0 for 0 %, 1 for 90 %, 2 for 99 %.

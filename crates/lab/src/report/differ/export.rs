@@ -3,7 +3,7 @@
 use super::{DifferenceVerdict, Line, SideBySide};
 use crate::loads::Load;
 use crate::report::columns::{COLUMNS, Column};
-use crate::report::export::quoted;
+use crate::sheet::quoted;
 
 /// What stands in each line; a figure is in the unit that the metric's name says.
 const NAMES: &[&str] = &[

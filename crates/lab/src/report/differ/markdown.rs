@@ -1,7 +1,7 @@
 //! Differences as Markdown: the tables of the text.
 
 use super::{CellDifference, Differences, Pair, SideBySide};
-use crate::report::export::escaped;
+use crate::sheet::escaped;
 
 /// The comparisons behind the first, each beside it: what is said, what ran differently, and the tables.
 #[must_use]

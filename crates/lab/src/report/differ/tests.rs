@@ -90,6 +90,7 @@ fn a_machine_that_was_taken_away_decides_nothing_whichever_comparison_it_was() {
     let mut crowded = saved("crowded", rows(20.0, 500.0));
     crowded.report.machine =
         [LOAD, Load::Max].map(|load| MachineUse { others_pct: 87.0, ..samples::quiet(load) }).into();
+    crowded.report.decided.clear();
     for (a, b) in [(&quiet, &crowded), (&crowded, &quiet)] {
         let said = summary(a, b);
         for never in ["lower", "higher", "only quiet", "only crowded", "neither"] {

@@ -1,13 +1,15 @@
-//! What may be said of each load, for programs: the same verdicts as those of the sentences.
+//! What may be said of each load, for programs: the same as the answer says.
 
 use serde::{Deserialize, Serialize};
 
 use super::JsonLoad;
 use crate::loads::Load;
 use crate::report::Report;
-use crate::report::sentence::sentence;
-use crate::report::verdict::{Best, Block, Doubt, Verdict};
-use crate::subject::{Backend, Subject};
+use crate::report::answer;
+use crate::report::decided::Metric;
+use crate::report::take::choose;
+use crate::report::verdict::{Block, Entry};
+use crate::subject::Backend;
 
 /// One load and backend. What is null is not decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +17,12 @@ use crate::subject::{Backend, Subject};
 pub struct JsonVerdict {
     pub load_rps: JsonLoad,
     pub backend: Backend,
+    #[serde(default)]
+    pub take: Option<String>,
+    #[serde(default)]
+    pub cheaper: Option<String>,
+    #[serde(default)]
+    pub faster: Option<String>,
     pub sustain: Option<Vec<String>>,
     pub frontier: Option<Vec<String>>,
     pub lowest_p99: Option<String>,
@@ -30,27 +38,21 @@ pub(super) fn of(report: &Report) -> Vec<JsonVerdict> {
 }
 
 fn one(block: &Block<'_>) -> JsonVerdict {
-    let name = |subject: Subject| subject.name(false);
     let is_open = block.load != Load::Max;
-    let open = |names: Option<Vec<String>>| names.filter(|_| is_open);
-    let best = |verdict: Verdict<Best<'_>>| match verdict {
-        Verdict::Given(given) => Some(name(given.get().best.subject)),
-        Verdict::Withheld(_) => None,
-    };
+    let names = |entries: Vec<Entry<'_>>| entries.iter().map(Entry::name).collect::<Vec<_>>();
+    let choice = choose(block).filter(|_| is_open);
+    let may_say = is_open && block.doubt().is_none();
     JsonVerdict {
         load_rps: block.load.into(),
         backend: block.backend,
-        sustain: open(match block.sustaining() {
-            Verdict::Given(_) => Some(block.kept_up().iter().map(|one| name(one.subject)).collect()),
-            Verdict::Withheld(_) => None,
-        }),
-        frontier: open(match block.frontier() {
-            Verdict::Given(frontier) => Some(frontier.get().iter().map(|one| name(one.subject)).collect()),
-            Verdict::Withheld(_) => None,
-        }),
-        lowest_p99: best(block.lowest_p99()).filter(|_| is_open),
-        fastest: best(block.fastest()).filter(|_| !is_open),
-        doubt: block.doubt().map(Doubt::none_is_best),
-        said: sentence(block),
+        take: choice.as_ref().map(|choice| choice.take.name()),
+        cheaper: choice.as_ref().and_then(|choice| Some(choice.cheaper?.name())),
+        faster: choice.as_ref().and_then(|choice| Some(choice.faster?.name())),
+        sustain: may_say.then(|| names(block.that_keep_up(Some(true)))),
+        frontier: block.frontier().filter(|_| is_open).map(names),
+        lowest_p99: block.best(Metric::P99).filter(|_| is_open).map(|best| best.name()),
+        fastest: block.best(Metric::Throughput).filter(|_| !is_open).map(|best| best.name()),
+        doubt: block.doubt().map(|_| answer::of_block(block)),
+        said: answer::of_block(block),
     }
 }
