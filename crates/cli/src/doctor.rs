@@ -193,7 +193,7 @@ fn document<'a>(facts: &'a Facts, findings: &'a [Finding], fix: Option<FixDocume
         notes: count(findings, Severity::Note),
         findings: findings.iter().map(of).collect(),
         good: looked_at(facts, findings),
-        not_asked: not_asked(facts),
+        not_asked: not_asked(facts, findings),
         unseen: &facts.unseen,
         fix,
         facts,
@@ -219,7 +219,7 @@ const COMMANDS_MAX: usize = 6;
 
 fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&Each>, lines: &[Line]) -> String {
     let mut page = Page::default();
-    page.paragraph(&format!("{}  {}", console::style(verdict(findings)).bold(), summary(findings, args, lines.len())));
+    page.paragraph(&format!("{}: {}", console::style(verdict(findings)).bold(), summary(findings, args, lines.len())));
     page.blank();
     if let Some(each) = fixed {
         crate::page::applied(&mut page, each);
@@ -240,7 +240,11 @@ fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&E
     let notes: Vec<String> =
         short.map(|finding| format!("{} ({})", finding.what.trim_end_matches('.'), finding.id)).collect();
     let words = |all: Vec<&'static str>| all.into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let parts = [("good", words(looked_at(facts, findings))), ("note", notes), ("not asked", words(not_asked(facts)))];
+    let parts = [
+        ("good", words(looked_at(facts, findings))),
+        ("note", notes),
+        ("not asked", words(not_asked(facts, findings))),
+    ];
     for (what, all) in parts.into_iter().filter(|(_, all)| !all.is_empty()) {
         let shown = if args.all { all.len() } else { all.len().min(LOOKS_SHOWN) };
         let more = if shown < all.len() { format!(" and {} more (--all)", all.len() - shown) } else { String::new() };

@@ -106,7 +106,7 @@ fn units_are_taken_where_a_time_or_a_share_is_and_an_error_has_an_example() {
     };
     assert_eq!(rows("0.05"), rows("50ms"));
     ends_with(2, &["compare", "--seconds", "soon"], "`soon` is no time; give one such as 500ms, 2s or 2 (s)");
-    ends_with(2, &["bench", "wakeup", "--gap", "1h"], "`1h` is no time; give one such as 200us, 1.5ms or 200 (us)");
+    ends_with(2, &["bench", "wakeup", "--gap", "1x"], "`1x` is no time; give one such as 200us, 1.5ms or 200 (us)");
     ends_with(2, &["bench", "storage", "--rate", "1k", "--read-pct", "lots"], "such as 80% or 80");
     ends_with(2, &["napi-set", "--id", "1", "--gro-flush-timeout", "x"], "give one such as 20us or 20000 (ns)");
     assert_eq!(

@@ -240,6 +240,9 @@ pub(crate) fn certainty(advice: &Advice) -> String {
         "That is chance alone; how far such predictions are off, nothing says: no p99 of such a machine was held against one that was \
          measured."
     };
+    if seeds == 1 {
+        return format!("One run gives this choice. {off}");
+    }
     format!("Of {seeds} runs, each by itself, {agreeing} give this choice{sure}. {off}")
 }
 

@@ -84,8 +84,9 @@ pub fn looked_at(facts: &Facts, found: &[Finding]) -> Vec<&'static str> {
     LOOKS.iter().filter(is_good).map(|(words, ..)| *words).collect()
 }
 
-/// What there was nothing of to look at: in a word or two each.
+/// What there was nothing of to look at, and none of what was found is about: in a word or two each.
 #[must_use]
-pub fn not_asked(facts: &Facts) -> Vec<&'static str> {
-    LOOKS.iter().filter(|(_, _, applies)| !applies(facts)).map(|(words, ..)| *words).collect()
+pub fn not_asked(facts: &Facts, found: &[Finding]) -> Vec<&'static str> {
+    let is_not = |(_, ids, applies): &&Look| !applies(facts) && !found.iter().any(|finding| ids.contains(&finding.id));
+    LOOKS.iter().filter(is_not).map(|(words, ..)| *words).collect()
 }

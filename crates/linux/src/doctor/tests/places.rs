@@ -144,7 +144,7 @@ fn what_is_good_is_named_and_only_what_was_looked_at() {
     );
     // There are no threads, no idle states and no program.
     assert!(["NAPI threads", "idle states", "busy polling of the program"].iter().all(|word| !good.contains(word)));
-    let unasked = not_asked(&facts);
+    let unasked = not_asked(&facts, &diagnose(&facts));
     assert!(["NAPI threads", "idle states"].iter().all(|word| unasked.contains(word)), "{unasked:?}");
     assert!(unasked.iter().all(|word| !good.contains(word)), "{unasked:?} {good:?}");
     let facts = deferring(500_000_000);
