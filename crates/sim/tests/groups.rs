@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use napier_scenario::Scenario;
-use napier_scenario::compare::{Clock, Verdict, judge};
+use napier_scenario::compare::{Clock, Judgement, judge};
 use napier_sim::machine::run;
 
 fn files() -> Vec<PathBuf> {
@@ -23,7 +23,7 @@ fn every_file_about_groups_passes() {
         let scenario = Scenario::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
         let outcome = run(&scenario);
         let verdict = judge(&scenario, Clock::Virtual, &outcome.events, &outcome.counters);
-        if let Verdict::Fail(difference) = verdict {
+        if let Judgement::Fail(difference) = verdict {
             let seen = difference.seen.iter().take(60).cloned().collect::<Vec<_>>().join("\n    ");
             failed.push(format!("{name}: {}\n    {seen}", difference.reason));
         }
