@@ -70,7 +70,7 @@ fn names_are_the_documented_ones() {
     }
     assert_eq!(keys(&rows[0]["cpu"]), ["spin_pct", "total_pct", "useful_pct"]);
     assert_eq!(keys(&rows[0]["spread"]), ["max", "min"]);
-    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 11);
+    assert_eq!(keys(&rows[0]["spread"]["min"]).len(), row_keys.len() - 12);
 }
 
 #[test]
