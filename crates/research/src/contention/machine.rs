@@ -9,7 +9,7 @@ use rand::{Rng, RngExt};
 use super::costs::Costs;
 use super::line::Wires;
 use super::outcome::{Counts, Outcome};
-use super::plan::{Path, Plan, PlanError, Settings};
+use super::plan::{Contended, Path, PlanError, Settings};
 use super::queue::Queue;
 use super::spin::WorkerId;
 use super::topology::{Cpu, Topology};
@@ -55,7 +55,7 @@ pub(super) struct Machine {
 ///
 /// # Errors
 /// If it cannot be run.
-pub fn run(plan: &Plan) -> Result<Outcome, PlanError> {
+pub fn run(plan: &Contended) -> Result<Outcome, PlanError> {
     plan.check()?;
     let mut sum: Option<Outcome> = None;
     for placement in 0..plan.placements {
@@ -69,7 +69,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, PlanError> {
 }
 
 impl Machine {
-    fn new(plan: &Plan, placement: u32) -> Self {
+    fn new(plan: &Contended, placement: u32) -> Self {
         let wires = Wires::new(plan.topology, &plan.costs);
         let mut random = stream(plan.seed, &format!("placement {placement}"));
         let (cpus, free_cpus) = seats(plan, &mut random);
@@ -112,7 +112,7 @@ impl Machine {
         machine
     }
 
-    fn run(mut self, plan: &Plan) -> Outcome {
+    fn run(mut self, plan: &Contended) -> Outcome {
         self.run_until(plan.warm_up_ns);
         let before_pkts = self.begin_counting();
         self.run_until(plan.warm_up_ns + plan.run_ns);
@@ -252,7 +252,7 @@ impl Machine {
         self.workers.iter().map(|worker| worker.memory_bytes).sum::<u64>() / self.settings.packet_memory_bytes
     }
 
-    fn outcome(mut self, plan: &Plan, before_pkts: u64) -> Outcome {
+    fn outcome(mut self, plan: &Contended, before_pkts: u64) -> Outcome {
         let end_ns = self.now_ns;
         for id in (0..).take(self.workers.len()) {
             if self.worker(id).is_busy {
@@ -280,7 +280,7 @@ impl Machine {
 
 /// A CPU for each sender and then for each queue's completions, and the CPUs that are left: senders on cores of their
 /// own as long as there are some, completions spread over the machine.
-fn seats(plan: &Plan, random: &mut impl Rng) -> (Vec<Cpu>, Vec<Cpu>) {
+fn seats(plan: &Contended, random: &mut impl Rng) -> (Vec<Cpu>, Vec<Cpu>) {
     let topology = plan.topology;
     let mut cores: Vec<u16> = (0..topology.cores()).collect();
     cores.shuffle(random);

@@ -77,7 +77,7 @@ impl Default for Settings {
 
 /// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct Contended {
     /// The machine.
     pub topology: Topology,
     /// Programs that send as fast as they can, each on a core of its own as long as there are cores.
@@ -100,7 +100,7 @@ pub struct Plan {
     pub costs: Costs,
 }
 
-impl Plan {
+impl Contended {
     /// 240 senders on 30 queues of a machine with 2 x 120 cores and 480 hardware threads.
     #[must_use]
     pub fn new(path: Path, seed: u64) -> Self {

@@ -1,12 +1,12 @@
 //! Small machines with known answers, and what must hold on each.
 
 use super::costs::{COSTS, Costs};
-use super::plan::{Path, Plan, PlanError};
+use super::plan::{Contended, Path, PlanError};
 use super::topology::Topology;
 use super::{Outcome, run};
 
 /// One socket, lines that cost 100 ns, nothing that comes by chance.
-fn small(path: Path, senders: u16, queues: u16) -> Plan {
+fn small(path: Path, senders: u16, queues: u16) -> Contended {
     let costs = Costs {
         transfer_same_socket_ns: 100,
         transfer_same_core_ns: 100,
@@ -15,7 +15,7 @@ fn small(path: Path, senders: u16, queues: u16) -> Plan {
         sibling_pct: 100,
         ..Costs::default()
     };
-    Plan {
+    Contended {
         topology: Topology { sockets: 1, cores_per_socket: 32, threads_per_core: 1 },
         senders,
         queues,
@@ -23,20 +23,20 @@ fn small(path: Path, senders: u16, queues: u16) -> Plan {
         warm_up_ns: 1_000_000,
         run_ns: 4_000_000,
         costs,
-        ..Plan::new(path, 7)
+        ..Contended::new(path, 7)
     }
 }
 
-fn outcome(plan: &Plan) -> Outcome {
+fn outcome(plan: &Contended) -> Outcome {
     run(plan).expect("a plan that can be run")
 }
 
 #[test]
 fn the_same_seed_gives_the_same_outcome_and_another_another() {
     for path in Path::ALL {
-        let plan = Plan { placements: 2, run_ns: 1_000_000, ..small(path, 12, 2) };
+        let plan = Contended { placements: 2, run_ns: 1_000_000, ..small(path, 12, 2) };
         assert_eq!(outcome(&plan), outcome(&plan));
-        assert_ne!(outcome(&plan), outcome(&Plan { seed: 8, ..plan.clone() }));
+        assert_ne!(outcome(&plan), outcome(&Contended { seed: 8, ..plan.clone() }));
     }
 }
 
@@ -82,7 +82,7 @@ fn two_senders_on_one_lock_get_in_each_others_way() {
     let apart = {
         let plan = small(Path::Locked, 2, 1);
         let costs = Costs { transfer_same_socket_ns: 0, ..plan.costs.clone() };
-        outcome(&Plan { costs, ..plan })
+        outcome(&Contended { costs, ..plan })
     };
     assert!(both.counts.contended_pkts > 0);
     assert!(both.mpps() < 1.8 * alone.mpps(), "{} and alone {}", both.mpps(), alone.mpps());
@@ -94,7 +94,7 @@ fn two_senders_on_one_lock_get_in_each_others_way() {
 fn with_many_senders_on_two_sockets_the_list_beats_the_locks() {
     let [locked, list] = Path::ALL.map(|path| {
         let topology = Topology { sockets: 2, cores_per_socket: 16, threads_per_core: 1 };
-        outcome(&Plan { topology, placements: 4, ..small(path, 16, 2) })
+        outcome(&Contended { topology, placements: 4, ..small(path, 16, 2) })
     });
     assert!(list.mpps() > 1.2 * locked.mpps(), "{} and {} Mpps", locked.mpps(), list.mpps());
     assert!(list.stays.below_pct(10) > locked.stays.below_pct(10) + 50.0);
@@ -157,7 +157,7 @@ fn lines_and_work_that_cost_more_send_fewer_packets() {
         let before = outcome(&plan).mpps();
         for name in ["transfer_same_socket_ns", "enqueue_ns"] {
             let cost = COSTS.iter().find(|cost| cost.name == name).expect("a cost of this name");
-            let after = outcome(&Plan { costs: cost.scaled(&plan.costs, 300), ..plan.clone() }).mpps();
+            let after = outcome(&Contended { costs: cost.scaled(&plan.costs, 300), ..plan.clone() }).mpps();
             assert!(after < 1.02 * before, "{path:?}, {name}: {before} and {after} Mpps");
         }
     }

@@ -3,7 +3,7 @@
 use napier_sim::machine::Class;
 use napier_sim::machine::figures::Figures;
 
-use super::{Kind, Plan};
+use super::{Plan, PlanKind};
 use crate::contention::Outcome;
 
 /// Named figures of a cell.
@@ -82,7 +82,7 @@ pub(super) fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, Stri
     }
     let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.latency_ns.iter().copied()).collect();
     latency.sort_unstable();
-    if latency.is_empty() && plan.kind != Kind::EventLoop {
+    if latency.is_empty() && plan.kind != PlanKind::EventLoop {
         return Err("no answer came in the measured time".to_owned());
     }
     let all = Together { plan, runs, latency, ns: runs.iter().map(|run| run.measured.ns).sum::<u64>() as f64 };

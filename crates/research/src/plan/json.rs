@@ -7,7 +7,7 @@ use napier_lab::machines::Parameter;
 use serde::{Deserialize, Serialize};
 
 use super::score::{Errors, Score, error, pairs};
-use super::{Kind, Plan, PlanCell, PlanLoad};
+use super::{Plan, PlanCell, PlanKind, PlanLoad};
 
 /// The whole. What is said of a server alone is absent elsewhere.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -118,7 +118,7 @@ pub fn json(plan: &Plan, cells: &[PlanCell], score: &Score) -> JsonPlan {
 
 fn json_cell(plan: &Plan, cell: &PlanCell) -> JsonCell {
     let pairs = pairs(plan, cell);
-    let is_server = plan.kind == Kind::EventLoop;
+    let is_server = plan.kind == PlanKind::EventLoop;
     let predicted = cell.predicted.iter().flatten().map(|(name, value)| ((*name).to_owned(), *value));
     JsonCell {
         mode: cell.mode.name.clone(),

@@ -7,7 +7,7 @@ use crate::contention::plan::Path;
 
 /// What a plan is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum PlanKind {
     /// A server that waits in an event context, and its clients.
     EventLoop,
     /// `AF_XDP` programs on two hosts; a client sends at a fixed rate and computes after each answer.
@@ -117,7 +117,7 @@ const GROUPS: &[Named] = &[
     ("group-static", Mode::Group, With::policy(Policy::Static)),
 ];
 
-impl Kind {
+impl PlanKind {
     /// The words for them in plan files; the first is that of a plan that names none.
     pub const WORDS: [&str; 7] = ["event-loop", "xsk-rr", "busy-read", "udp-stream", "tcp-rr", "remote-ssd", "groups"];
     const ALL: [Self; 7] =

@@ -9,7 +9,7 @@ use napier_scenario::read::{Node, Table};
 use napier_sim::machine::Shape;
 use napier_sim::machine::figures::Length;
 
-use super::Kind;
+use super::PlanKind;
 
 /// The largest message of a plan: what a simulated socket takes of one.
 const BYTES_MAX: i128 = 16 << 20;
@@ -103,39 +103,41 @@ fn length(table: &Table<'_>, warm_up: Span) -> Result<Length, ParseError> {
 }
 
 /// The loads of a plan.
-pub(super) fn loads(whole: &Table<'_>, kind: Kind) -> Result<Vec<PlanLoad>, ParseError> {
+pub(super) fn loads(whole: &Table<'_>, kind: PlanKind) -> Result<Vec<PlanLoad>, ParseError> {
     let none = Length { warm_up: Span::ZERO, measured: Span::ZERO };
     let of_whole = match kind {
-        Kind::EventLoop => length(whole, Span::from_ms(100))?,
-        Kind::XskRr | Kind::BusyRead => length(whole, Span::from_ms(10))?,
+        PlanKind::EventLoop => length(whole, Span::from_ms(100))?,
+        PlanKind::XskRr | PlanKind::BusyRead => length(whole, Span::from_ms(10))?,
         _ => none,
     };
     match kind {
-        Kind::BusyRead => return Ok(vec![PlanLoad { load: Load::Max, asked: Asked::Byte, length: of_whole }]),
-        Kind::UdpStream => return Ok(vec![PlanLoad { load: Load::Max, asked: Asked::Flood, length: none }]),
+        PlanKind::BusyRead => return Ok(vec![PlanLoad { load: Load::Max, asked: Asked::Byte, length: of_whole }]),
+        PlanKind::UdpStream => return Ok(vec![PlanLoad { load: Load::Max, asked: Asked::Flood, length: none }]),
         _ => {}
     }
     let node = whole.need("loads")?;
     let loads = node.list(expected(kind))?;
     let loads = match kind {
-        Kind::Groups => of_servers(whole, &loads)?,
+        PlanKind::Groups => of_servers(whole, &loads)?,
         _ => loads.iter().map(|node| one(kind, node, of_whole)).collect::<Result<_, _>>()?,
     };
     if loads.is_empty() { Err(node.error("a plan has a load at least")) } else { Ok(loads) }
 }
 
-const fn expected(kind: Kind) -> &'static str {
+const fn expected(kind: PlanKind) -> &'static str {
     match kind {
-        Kind::XskRr => "an array of loads such as { rate = 12000, delay = \"0us\" }",
-        Kind::TcpRr => "an array of loads such as { request = 1, response = 1, measured = \"100ms\" }, sizes in bytes",
-        Kind::RemoteSsd => "an array of loads such as { bytes = 4096, rate = 500000, measured = \"100ms\" }",
-        Kind::Groups => GROUPS,
+        PlanKind::XskRr => "an array of loads such as { rate = 12000, delay = \"0us\" }",
+        PlanKind::TcpRr => {
+            "an array of loads such as { request = 1, response = 1, measured = \"100ms\" }, sizes in bytes"
+        }
+        PlanKind::RemoteSsd => "an array of loads such as { bytes = 4096, rate = 500000, measured = \"100ms\" }",
+        PlanKind::Groups => GROUPS,
         _ => "an array of loads",
     }
 }
 
-fn one(kind: Kind, node: &Node<'_>, of_whole: Length) -> Result<PlanLoad, ParseError> {
-    if kind == Kind::EventLoop {
+fn one(kind: PlanKind, node: &Node<'_>, of_whole: Length) -> Result<PlanLoad, ParseError> {
+    if kind == PlanKind::EventLoop {
         let load = match node.text("") {
             Ok("max") => Load::Max,
             _ => {
@@ -146,19 +148,19 @@ fn one(kind: Kind, node: &Node<'_>, of_whole: Length) -> Result<PlanLoad, ParseE
         return Ok(PlanLoad { load, asked: Asked::Requests, length: of_whole });
     }
     let table = node.table(expected(kind))?.only(match kind {
-        Kind::XskRr => &["rate", "delay"],
-        Kind::TcpRr => &["request", "response", "warm-up", "measured"],
+        PlanKind::XskRr => &["rate", "delay"],
+        PlanKind::TcpRr => &["request", "response", "warm-up", "measured"],
         _ => &["bytes", "rate", "warm-up", "measured"],
     })?;
     let bytes = |key| table.need(key)?.number(1..=BYTES_MAX);
     let warm_up = Span::from_ms(20);
     Ok(match kind {
-        Kind::XskRr => PlanLoad {
+        PlanKind::XskRr => PlanLoad {
             load: Load::Rps(table.need("rate")?.number(1..=10_000_000)?),
             asked: Asked::Packets(table.short_span("delay", Span::ZERO)?),
             length: of_whole,
         },
-        Kind::TcpRr => PlanLoad {
+        PlanKind::TcpRr => PlanLoad {
             length: length(&table, warm_up)?,
             load: Load::Max,
             asked: Asked::Messages(bytes("request")?, bytes("response")?),

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A plan names a machine, modes and loads; nothing that was measured is in either but the figures that a machine file says it was
-//! fitted to. `docs/plans.md` describes both files. [`kind`](Kind) has what differs from one kind of plan to another.
+//! fitted to. `docs/plans.md` describes both files. [`kind`](PlanKind) has what differs from one kind of plan to another.
 
 mod figures;
 mod files;
@@ -26,7 +26,7 @@ use napier_lab::machines::MachineFile;
 pub use figures::{NAMES, Predicted, of};
 pub use files::{PlanError, named, names};
 pub use json::{JsonCell, JsonPlan, json};
-pub use kind::{Kind, PlanMode, With};
+pub use kind::{PlanKind, PlanMode, With};
 pub use load::{Asked, PlanLoad};
 pub use page::page;
 pub use published::Published;
@@ -41,7 +41,7 @@ pub struct Plan {
     /// What stands in its file.
     pub text: String,
     /// Of what.
-    pub kind: Kind,
+    pub kind: PlanKind,
     /// What it reproduces.
     pub title: String,
     /// Modes, in the plan's order.

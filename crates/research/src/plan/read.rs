@@ -10,7 +10,7 @@ use napier_sim::machine::smp::Many;
 use super::kind::With;
 use super::load::loads;
 use super::published::Published;
-use super::{Kind, Plan, PlanMode, Scale};
+use super::{Plan, PlanKind, PlanMode, Scale};
 use crate::transmit::published::{QUEUES, SENDERS};
 
 /// Most CPUs that are simulated.
@@ -47,12 +47,13 @@ impl Plan {
         machine: impl FnOnce(&Node<'_>) -> Result<MachineFile, ParseError>,
     ) -> Result<Self, ParseError> {
         let found = whole.in_order().into_iter().find(|(key, _)| *key == "kind");
-        let kind = found.map_or(Ok(Kind::EventLoop), |(_, node)| node.word(Kind::named, &Kind::WORDS))?;
+        let kind = found.map_or(Ok(PlanKind::EventLoop), |(_, node)| node.word(PlanKind::named, &PlanKind::WORDS))?;
         let whole = whole.only(kind.keys())?;
         let scale = scale(&whole, kind)?;
         let modes = modes(&whole, kind)?;
         let loads = loads(&whole, kind)?;
-        let machine = if kind == Kind::UdpStream { None } else { Some(Box::new(machine_of(&whole, kind, machine)?)) };
+        let machine =
+            if kind == PlanKind::UdpStream { None } else { Some(Box::new(machine_of(&whole, kind, machine)?)) };
         let mut published = whole.map("published", Published::read)?.unwrap_or_default();
         if scale.is_senders() && scale != (Scale::Senders { senders: SENDERS, queues: QUEUES }) {
             // The document has one number of each.
@@ -67,18 +68,18 @@ impl Plan {
             machine,
             scale,
             seeds: match kind {
-                Kind::UdpStream => 1,
-                _ => whole.number("seeds", 1..=1000, if kind == Kind::EventLoop { 3 } else { 1 })?,
+                PlanKind::UdpStream => 1,
+                _ => whole.number("seeds", 1..=1000, if kind == PlanKind::EventLoop { 3 } else { 1 })?,
             },
-            seed: if kind == Kind::UdpStream { whole.number("seed", 0..=i128::from(u64::MAX), 1)? } else { 1 },
+            seed: if kind == PlanKind::UdpStream { whole.number("seed", 0..=i128::from(u64::MAX), 1)? } else { 1 },
             published,
         })
     }
 }
 
-fn scale(whole: &Table<'_>, kind: Kind) -> Result<Scale, ParseError> {
+fn scale(whole: &Table<'_>, kind: PlanKind) -> Result<Scale, ParseError> {
     Ok(match kind {
-        Kind::EventLoop => {
+        PlanKind::EventLoop => {
             let queues = whole.need("queues")?.number(1..=1024)?;
             let connections: u16 = whole.need("connections")?.number(1..=60_000)?;
             if !connections.is_multiple_of(queues) {
@@ -87,12 +88,12 @@ fn scale(whole: &Table<'_>, kind: Kind) -> Result<Scale, ParseError> {
             }
             Scale::Queues { queues, connections }
         }
-        Kind::XskRr | Kind::BusyRead => Scale::Pair,
-        Kind::UdpStream => Scale::Senders {
+        PlanKind::XskRr | PlanKind::BusyRead => Scale::Pair,
+        PlanKind::UdpStream => Scale::Senders {
             senders: whole.need("senders")?.number(1..=1000)?,
             queues: whole.need("queues")?.number(1..=1000)?,
         },
-        Kind::TcpRr | Kind::RemoteSsd => {
+        PlanKind::TcpRr | PlanKind::RemoteSsd => {
             let cpus: u16 = whole.need("cpus")?.number(2..=CPUS_MAX)?;
             if !cpus.is_multiple_of(2) {
                 return Err(whole.need("cpus")?.error("each core has two hyper-threads: their number is even"));
@@ -104,7 +105,7 @@ fn scale(whole: &Table<'_>, kind: Kind) -> Result<Scale, ParseError> {
                 flows: whole.need("flows")?.number(1..=20_000)?,
             }
         }
-        Kind::Groups => Scale::Server {
+        PlanKind::Groups => Scale::Server {
             connections: whole.need("connections")?.number(1..=64)?,
             full_rps: whole.need("full")?.number(1..=10_000_000)?,
             group: whole.map("group", settings)?.unwrap_or_default(),
@@ -114,20 +115,20 @@ fn scale(whole: &Table<'_>, kind: Kind) -> Result<Scale, ParseError> {
 
 fn machine_of(
     whole: &Table<'_>,
-    kind: Kind,
+    kind: PlanKind,
     machine: impl FnOnce(&Node<'_>) -> Result<MachineFile, ParseError>,
 ) -> Result<MachineFile, ParseError> {
     let node = whole.need("machine")?;
     let machine = machine(&node)?;
     match kind {
-        Kind::EventLoop | Kind::Groups if machine.wire.is_some() => {
+        PlanKind::EventLoop | PlanKind::Groups if machine.wire.is_some() => {
             Err(node.error("two hosts on a wire are no server with clients; expected a machine with [client]"))
         }
-        Kind::EventLoop | Kind::Groups => Ok(machine),
+        PlanKind::EventLoop | PlanKind::Groups => Ok(machine),
         _ if machine.wire.is_none() => {
             Err(node.error("this machine is a server with clients; expected two hosts, with [wire]"))
         }
-        Kind::RemoteSsd if machine.storage.times.iter().any(|times| times[5] == 0) => {
+        PlanKind::RemoteSsd if machine.storage.times.iter().any(|times| times[5] == 0) => {
             Err(node.error("this machine has no storage; expected one with [storage]"))
         }
         _ => Ok(machine),
@@ -164,7 +165,7 @@ fn settings(node: &Node<'_>) -> Result<Settings, ParseError> {
     Ok(settings)
 }
 
-fn modes(whole: &Table<'_>, kind: Kind) -> Result<Vec<PlanMode>, ParseError> {
+fn modes(whole: &Table<'_>, kind: PlanKind) -> Result<Vec<PlanMode>, ParseError> {
     let node = whole.need("modes")?;
     let mut modes: Vec<PlanMode> = Vec::new();
     for item in node.list("an array of modes")? {
@@ -178,7 +179,7 @@ fn modes(whole: &Table<'_>, kind: Kind) -> Result<Vec<PlanMode>, ParseError> {
 }
 
 /// A mode by the name that a document or `compare` has for it, or with what is set beside it, under a name of its own.
-fn mode(node: &Node<'_>, kind: Kind) -> Result<PlanMode, ParseError> {
+fn mode(node: &Node<'_>, kind: PlanKind) -> Result<PlanMode, ParseError> {
     const BESIDE: &[&str] = &["name", "mode", "rx-usecs", "rx-frames", "busy-poll", "separate"];
     if node.text("").is_ok() {
         return named_mode(node, kind).map(|(name, mode, with)| PlanMode { name, mode, with });
@@ -198,8 +199,8 @@ fn mode(node: &Node<'_>, kind: Kind) -> Result<PlanMode, ParseError> {
     })
 }
 
-fn named_mode(node: &Node<'_>, kind: Kind) -> Result<(String, Mode, With), ParseError> {
-    if kind != Kind::EventLoop {
+fn named_mode(node: &Node<'_>, kind: PlanKind) -> Result<(String, Mode, With), ParseError> {
+    if kind != PlanKind::EventLoop {
         let names: Vec<&str> = kind.modes().iter().map(|(name, ..)| *name).collect();
         let find = |word: &str| kind.modes().iter().find(|(name, ..)| *name == word);
         return node.word(find, &names).map(|(name, mode, with)| ((*name).to_owned(), *mode, *with));

@@ -19,7 +19,7 @@ use napier_sim::machine::smp::{Many, Polling};
 use napier_sim::machine::{Work, WorkCosts};
 
 use super::figures::{of_senders, together};
-use super::{Asked, Kind, Plan, PlanLoad, PlanMode, Predicted, Scale};
+use super::{Asked, Plan, PlanKind, PlanLoad, PlanMode, Predicted, Scale};
 use crate::contention::{self, Outcome};
 
 /// Deferral of the document's script: `napi_defer_hard_irqs`, `gro_flush_timeout`.
@@ -98,7 +98,8 @@ fn predicted(plan: &Plan, runs: &[&Came]) -> Result<Predicted, String> {
 fn one(plan: &Plan, load: PlanLoad, mode: &PlanMode, seed: u64, stop: &AtomicBool) -> Option<Came> {
     let Some(machine) = &plan.machine else {
         let Scale::Senders { senders, queues } = plan.scale else { unreachable!("a plan has a machine or senders") };
-        let plan = contention::plan::Plan { senders, queues, ..contention::plan::Plan::new(mode.with.path, seed) };
+        let plan =
+            contention::plan::Contended { senders, queues, ..contention::plan::Contended::new(mode.with.path, seed) };
         let came = match plan.check().and_then(|()| contention::run(&plan)) {
             Ok(outcome) => Came::Sent(Box::new(outcome)),
             Err(error) => Came::Refused(error.to_string()),
@@ -151,9 +152,9 @@ fn setting(plan: &Plan, machine: &MachineFile, load: PlanLoad, mode: &PlanMode) 
 }
 
 /// Both hosts of a pair in a mode.
-fn hosts(kind: Kind, machine: &MachineFile, PlanMode { mode, with, .. }: &PlanMode) -> Hosts {
+fn hosts(kind: PlanKind, machine: &MachineFile, PlanMode { mode, with, .. }: &PlanMode) -> Hosts {
     let is_threaded = *mode == Mode::ThreadedBusyPoll;
-    let (program, tunables) = if kind == Kind::XskRr {
+    let (program, tunables) = if kind == PlanKind::XskRr {
         let poller = match mode {
             _ if is_threaded => RpcPoller::Kernel,
             _ if with.separate => RpcPoller::Thread,

@@ -3,7 +3,7 @@
 use napier_lab::loads::Load;
 use napier_lab::machines::{KnownError, percent, root_mean_square};
 
-use super::{Kind, Plan, PlanCell, PlanLoad};
+use super::{Plan, PlanCell, PlanKind, PlanLoad};
 
 /// Part of a load that is answered where a server keeps up.
 const KEEPS_UP: f64 = 0.985;
@@ -86,7 +86,7 @@ pub fn score(plan: &Plan, cells: &[PlanCell]) -> Score {
 impl Plan {
     /// Whether its table is that of a server which waits in an event context.
     pub(super) fn is_of_server(&self) -> bool {
-        self.kind == Kind::EventLoop && self.columns() == self.kind.columns()
+        self.kind == PlanKind::EventLoop && self.columns() == self.kind.columns()
     }
 }
 

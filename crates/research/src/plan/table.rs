@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::score::{Errors, NEAR_PCT, Pair, Score, error, shown_pairs};
-use super::{Kind, Plan, PlanCell, Scale};
+use super::{Plan, PlanCell, PlanKind, Scale};
 
 mod groups;
 
@@ -14,7 +14,7 @@ const SERVER: [usize; 6] = [7, 5, 5, 5, 3, 6];
 #[must_use]
 pub fn table(plan: &Plan, cells: &[PlanCell], score: &Score) -> String {
     let mut text = format!("{}\n{}\n", plan.title, plan.machine_title());
-    let written = if plan.kind == Kind::Groups && plan.published.rows.is_empty() {
+    let written = if plan.kind == PlanKind::Groups && plan.published.rows.is_empty() {
         groups::write(&mut text, plan, cells)
     } else {
         write_rows(&mut text, plan, cells, score)

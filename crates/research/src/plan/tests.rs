@@ -29,7 +29,7 @@ fn short(name: &str, modes: &[&str], loads: impl Fn(&PlanLoad) -> bool) -> Plan 
         Scale::Queues { .. } => (20, 60, 2),
         _ => (2, 3, 2),
     };
-    plan.seeds = if plan.kind == Kind::UdpStream { 1 } else { seeds };
+    plan.seeds = if plan.kind == PlanKind::UdpStream { 1 } else { seeds };
     for load in &mut plan.loads {
         load.length = Length { warm_up: Span::from_ms(warm_up), measured: Span::from_ms(measured) };
     }

@@ -8,7 +8,7 @@ mod table;
 use std::sync::atomic::AtomicBool;
 
 use crate::contention::costs::{COSTS, Cost, Costs, Origin};
-use crate::contention::plan::{Plan, PlanError};
+use crate::contention::plan::{Contended, PlanError};
 use crate::contention::{Outcome, run as simulate};
 use napier_core::tx::qdisc::FqConfig;
 
@@ -69,7 +69,7 @@ impl Change {
 
     /// The plan with the change.
     #[must_use]
-    pub fn apply(self, plan: &Plan) -> Plan {
+    pub fn apply(self, plan: &Contended) -> Contended {
         let mut plan = plan.clone();
         match self {
             Self::Cost(cost, percent) => plan.costs = cost.scaled(&plan.costs, percent),
@@ -95,7 +95,7 @@ pub struct TransmitReport {
     /// What was asked for.
     pub experiment: Experiment,
     /// The plan of each path is this one, but for the path.
-    pub plan: Plan,
+    pub plan: Contended,
     /// In the order of the experiment.
     pub results: Vec<PathResult>,
     /// Empty unless asked for.
@@ -129,18 +129,19 @@ pub fn run(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<TransmitReport, PlanError> {
-    let plan = Plan {
+    let plan = Contended {
         senders: experiment.senders,
         queues: experiment.queues,
-        ..Plan::new(*experiment.paths.first().ok_or(PlanError::Nothing)?, experiment.seed)
+        ..Contended::new(*experiment.paths.first().ok_or(PlanError::Nothing)?, experiment.seed)
     };
     plan.check()?;
-    let mut plans: Vec<Plan> = experiment.paths.iter().map(|path| Plan { path: *path, ..plan.clone() }).collect();
+    let mut plans: Vec<Contended> =
+        experiment.paths.iter().map(|path| Contended { path: *path, ..plan.clone() }).collect();
     let changes = if experiment.sensitivity { changes() } else { Vec::new() };
     for change in &changes {
         // One placement is enough to see a direction.
-        let varied = Plan { placements: 1, ..change.apply(&plan) };
-        plans.extend(experiment.paths.iter().map(|path| Plan { path: *path, ..varied.clone() }));
+        let varied = Contended { placements: 1, ..change.apply(&plan) };
+        plans.extend(experiment.paths.iter().map(|path| Contended { path: *path, ..varied.clone() }));
     }
     let outcomes = in_parallel(&plans, experiment.jobs, stop, progress, simulate);
     let outcomes: Vec<Option<Outcome>> = outcomes.into_iter().map(Option::transpose).collect::<Result<_, _>>()?;

@@ -19,7 +19,7 @@ use crate::machine::peers::bulk::{BulkFlows, CLIENT, SERVER};
 pub use crate::machine::peers::bulk::{Flows, Polls};
 use crate::machine::peers::link::chunks;
 use crate::machine::runs::bulk_program::bulk_thread;
-use crate::machine::runs::figures::{CpuUse, Latencies, Staged};
+use crate::machine::runs::measure::{CpuUse, Latencies, Staged};
 use crate::machine::vm::K;
 use crate::machine::world::World;
 use napier_scenario::{CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, Thread};

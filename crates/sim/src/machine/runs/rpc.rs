@@ -18,7 +18,7 @@ use crate::machine::exec::Code;
 use crate::machine::laws::LawsLook;
 use crate::machine::peers::rpc::{CLIENT, RoundTrips, SERVER};
 pub use crate::machine::peers::rpc::{Quiet, Traffic};
-use crate::machine::runs::figures::{Latencies, Staged};
+use crate::machine::runs::measure::{Latencies, Staged};
 pub use crate::machine::runs::rpc_program::RpcPoller;
 use crate::machine::runs::rpc_program::{poll_main, ring_main, send_main, stream_main};
 use crate::machine::vm::K;
@@ -65,12 +65,12 @@ pub struct Hosts {
 }
 
 /// Both hosts, and what goes over the wire.
-pub(crate) struct Pair<'a> {
+pub(crate) struct RpcPair<'a> {
     pub(crate) hosts: &'a Hosts,
     pub(crate) traffic: &'a Traffic,
 }
 
-impl Staged for Pair<'_> {
+impl Staged for RpcPair<'_> {
     fn costs(&self) -> WorkCosts {
         self.hosts.costs
     }

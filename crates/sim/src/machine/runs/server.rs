@@ -15,7 +15,7 @@ use crate::machine::exec::{Code, Exec};
 use crate::machine::kernel::epoll::epoll_wait;
 use crate::machine::laws::LawsLook;
 use crate::machine::peers::clients::{Asking, Clients, RTO_MIN};
-use crate::machine::runs::figures::{CpuUse, Latencies, Length, Staged};
+use crate::machine::runs::measure::{CpuUse, Latencies, Length, Staged};
 use crate::machine::vm::K;
 use crate::machine::world::World;
 use napier_scenario::{CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, Thread, ThreadIx};
@@ -119,12 +119,12 @@ pub(crate) async fn serve_main(k: K, server: ServerProgram) {
 }
 
 /// A core and its clients.
-pub(crate) struct Server<'a> {
+pub(crate) struct ServedCore<'a> {
     pub(crate) core: &'a Core,
     pub(crate) clients: &'a Clients,
 }
 
-impl Staged for Server<'_> {
+impl Staged for ServedCore<'_> {
     fn costs(&self) -> WorkCosts {
         self.core.costs
     }

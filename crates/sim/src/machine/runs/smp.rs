@@ -19,7 +19,7 @@ use crate::machine::laws::LawsLook;
 use crate::machine::peers::arrivals::Rates;
 use crate::machine::peers::arrivals::Shape;
 use crate::machine::peers::clients::{Asking, Clients, RTO_MIN};
-use crate::machine::runs::figures::{CpuUse, Latencies, Staged};
+use crate::machine::runs::measure::{CpuUse, Latencies, Staged};
 use crate::machine::runs::server::{Core, ServerProgram, serve_main};
 use crate::machine::vm::K;
 use crate::machine::world::World;

@@ -1,0 +1,221 @@
+//! How a run is measured: what a setting is to it, and what an observer would read off.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use napier_core::time::{Instant, Span};
+
+use crate::machine::cpu::work::{Account, WorkCosts};
+use crate::machine::exec::{Code, Exec};
+use crate::machine::laws::LawsLook;
+use crate::machine::setup;
+use crate::machine::sim::plant::Options;
+use crate::machine::vm::K;
+use crate::machine::world::World;
+use napier_scenario::Machine;
+
+/// How long a run is, in virtual time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Length {
+    /// Nothing counts before.
+    pub warm_up: Span,
+    /// What counts.
+    pub measured: Span,
+}
+
+/// What was read off, over the measured time. What a setting does not have is zero or empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// From send to answer, of requests that were sent in the measured time, in ns; of a server of many CPUs without the way, and from
+    /// when they were due.
+    pub latency_ns: Vec<u64>,
+    /// The same requests from when they were due, in ns: a client that falls behind does not hide the wait.
+    pub from_due_ns: Vec<u64>,
+    /// What of it was the way there and back, with what the client's machine takes, of the same requests, in ns.
+    pub way_ns: Vec<u64>,
+    /// The measured time.
+    pub measured: Span,
+    /// Where the time of the CPUs went that are measured, together.
+    pub account: Account,
+    /// And that of those with programs.
+    pub program: Account,
+    /// And that of those that are for polling alone.
+    pub polling: Account,
+    /// CPUs.
+    pub cores: u16,
+    /// Interrupts of the queues.
+    pub interrupts: u64,
+    /// Polls of them, by whomever.
+    pub polls: u64,
+    /// Polls that found nothing.
+    pub empty_polls: u64,
+    /// Packets that they took.
+    pub packets: u64,
+    /// Requests that programs took; answers where programs ask.
+    pub answered: u64,
+    /// Requests that found the server's ring full, and were sent again.
+    pub lost: u64,
+    /// Waits of the program that returned, and their events.
+    pub waits: u64,
+    /// Likewise.
+    pub events: u64,
+    /// Turns of the groups' CPUs.
+    pub turns: u64,
+    /// CPUs of groups that went to sleep.
+    pub parks: u64,
+    /// Those that had to wake at once.
+    pub parks_in_vain: u64,
+    /// CPUs that woke.
+    pub wakes: u64,
+    /// Moves of members: back to the CPU that had it last, to the core's other thread, on the node, to another node.
+    pub moves: [u64; 4],
+    /// Threads that were put on another CPU, of the whole run.
+    pub migrations: u64,
+    /// Steps of the machine, of the whole run.
+    pub steps: u64,
+    /// A rule or an invariant that did not hold.
+    pub broken: Option<String>,
+}
+
+/// What a CPU is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum CpuUse {
+    Program,
+    Polling,
+    /// Of a host that is not measured.
+    Beside,
+}
+
+/// From send to answer, from when it was due, and the way; in ns.
+pub(crate) type Latencies = (Vec<u64>, Vec<u64>, Vec<u64>);
+
+/// What a setting is to the run of it.
+pub(crate) trait Staged {
+    fn costs(&self) -> WorkCosts;
+
+    fn machine(&self, seed: u64) -> Machine;
+
+    /// What runs in a thread of the machine.
+    fn code(&self, k: K, thread: usize) -> Option<Code>;
+
+    /// The machine is there: what it is like, and who sends.
+    fn begin(&self, w: &mut World, seed: u64);
+
+    /// Runs until what counts begins; how long that is.
+    fn warm_up(&self, exec: &mut Exec, begun: Instant, length: Length, stop: &AtomicBool) -> Length {
+        exec.run_until_or(begun + length.warm_up, stop);
+        length
+    }
+
+    /// Requests count from here on.
+    fn count_from(&self, w: &mut World, from: Instant);
+
+    fn use_of(&self, _cpu: usize) -> CpuUse {
+        CpuUse::Program
+    }
+
+    /// The first instance that is measured.
+    fn first_napi(&self) -> usize {
+        0
+    }
+
+    /// Holds what happened since `look` against laws.
+    fn check(&self, w: &mut World, look: LawsLook);
+
+    fn latencies(&self, w: &mut World) -> Latencies;
+}
+
+pub(crate) fn measure(of: &impl Staged, length: Length, seed: u64, stop: &AtomicBool) -> Option<Figures> {
+    let machine = of.machine(seed);
+    let code = |k: K, thread: usize| of.code(k, thread);
+    let programs = setup::Programs { costs: of.costs(), code: &code };
+    let mut exec = setup::build_for(&machine, &[], &Options::default(), Some(&programs));
+    let begun = {
+        let mut w = exec.vm.w();
+        let now = w.now;
+        of.begin(&mut w, seed);
+        now
+    };
+    let length = of.warm_up(&mut exec, begun, length, stop);
+    let (from, before, look) = {
+        let mut w = exec.vm.w();
+        let from = w.now;
+        of.count_from(&mut w, from);
+        (from, counted(&w, of), w.look())
+    };
+    let taken = look.taken;
+    exec.run_until_or(from + length.measured, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut w = exec.vm.w();
+    let after = counted(&w, of);
+    let answered = w.look().taken - taken;
+    of.check(&mut w, look);
+    let (latency_ns, from_due_ns, way_ns) = of.latencies(&mut w);
+    Some(Figures {
+        latency_ns,
+        from_due_ns,
+        way_ns,
+        answered,
+        cores: machine.cpus,
+        measured: length.measured,
+        migrations: w.migrations,
+        steps: w.steps,
+        broken: w.broken.take(),
+        ..after.since(&before)
+    })
+}
+
+/// What grows, until now.
+fn counted(w: &World, of: &impl Staged) -> Figures {
+    let mut counted = Figures::default();
+    for cpu in 0..w.cpus.len() {
+        let sum = match of.use_of(cpu) {
+            CpuUse::Program => &mut counted.program,
+            CpuUse::Polling => &mut counted.polling,
+            CpuUse::Beside => continue,
+        };
+        *sum = sum.and(&w.spent(cpu));
+    }
+    for napi in w.napis.iter().skip(of.first_napi()) {
+        counted.interrupts += napi.interrupts;
+        counted.polls += napi.polls;
+        counted.empty_polls += napi.empty_polls;
+        counted.packets += napi.packets;
+    }
+    if let Some(asking) = &w.asking {
+        (counted.lost, counted.waits, counted.events) = (asking.lost, asking.waits, asking.events);
+    }
+    for group in &w.groups.all {
+        counted.turns += group.turns;
+        counted.parks += group.parks;
+        counted.parks_in_vain += group.decider.parks_in_vain();
+        counted.wakes += group.wakes;
+        counted.moves.iter_mut().zip(group.moves).for_each(|(sum, moves)| *sum += moves);
+    }
+    counted
+}
+
+impl Figures {
+    fn since(self, before: &Self) -> Self {
+        let (program, polling) = (self.program.since(&before.program), self.polling.since(&before.polling));
+        Self {
+            account: program.and(&polling),
+            program,
+            polling,
+            interrupts: self.interrupts - before.interrupts,
+            polls: self.polls - before.polls,
+            empty_polls: self.empty_polls - before.empty_polls,
+            packets: self.packets - before.packets,
+            lost: self.lost - before.lost,
+            waits: self.waits - before.waits,
+            events: self.events - before.events,
+            turns: self.turns - before.turns,
+            parks: self.parks - before.parks,
+            parks_in_vain: self.parks_in_vain - before.parks_in_vain,
+            wakes: self.wakes - before.wakes,
+            moves: std::array::from_fn(|kind| self.moves[kind] - before.moves[kind]),
+            ..Self::default()
+        }
+    }
+}
