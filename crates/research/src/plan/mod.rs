@@ -128,7 +128,9 @@ impl Plan {
         match &self.published.columns[..] {
             [] => self.kind.columns(),
             // Those of the event loop have a table with as many as a page is wide.
-            columns if columns.starts_with(self.kind.columns()) => self.kind.columns(),
+            columns if self.kind == PlanKind::EventLoop && columns.starts_with(self.kind.columns()) => {
+                self.kind.columns()
+            }
             columns => columns,
         }
     }
