@@ -309,6 +309,9 @@ fn measured_anything(report: &Report) -> anyhow::Result<()> {
     let any = report.rows.iter().any(|row| row.figures().is_some()) || report.sustained.iter().any(|one| one.rps > 0);
     let why = report.rows.iter().find_map(|row| match &row.outcome {
         Outcome::Refused(why) => Some(format!("{} was refused: {why}", row.subject)),
+        Outcome::Nothing if row.left_out > 0 => {
+            Some(format!("{}: in all slices the machine was taken away", row.subject))
+        }
         Outcome::Nothing => Some(format!("{}: of {}", row.subject, row.lost.as_ref()?.why)),
         Outcome::Measured(_) | Outcome::Predicted { .. } => None,
     });

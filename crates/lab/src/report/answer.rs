@@ -30,11 +30,13 @@ pub(crate) fn said(report: &Report) -> Vec<String> {
     lines.extend(report.ended.as_ref().map(|why| incomplete(report, why)));
     if report.rows.iter().all(|row| row.figures().is_none()) {
         lines.push(nothing(report));
+        lines.extend(who_had_it(report));
         return lines;
     }
     for backend in Backend::ALL {
         lines.extend(of_backend(report, backend));
     }
+    lines.extend(who_had_it(report));
     lines.extend(beside::said(report));
     lines.extend(sustained::said(report));
     lines.extend(undecided(report));
@@ -49,7 +51,16 @@ fn incomplete(report: &Report, why: &str) -> String {
     format!("INCOMPLETE: {why}; this is from what there is.{loads}")
 }
 
+/// Who had the CPUs before anything was measured, where the machine was taken away.
+fn who_had_it(report: &Report) -> Option<String> {
+    report.at_start.clone().filter(|_| report.decided.iter().any(|decided| decided.taken))
+}
+
 fn nothing(report: &Report) -> String {
+    if report.decided.iter().any(|decided| decided.taken) {
+        let sum = left_out_of(report.decided.iter().map(|decided| &decided.left_out));
+        return format!("No answer: the machine was taken away in {}.", of_slices(&sum));
+    }
     let refused = report.rows.iter().filter(|row| matches!(row.outcome, Outcome::Refused(_))).count();
     match (report.rows.len(), refused) {
         (0, _) => "Nothing is measured so far.".to_owned(),

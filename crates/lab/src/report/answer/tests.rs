@@ -77,7 +77,13 @@ fn what_ended_early_says_so_first_and_what_has_no_figures_says_why() {
     assert!(said(&report)[0].starts_with("INCOMPLETE: interrupted; this is from what there is."));
     report.ended = None;
     report.rows = vec![refused("base", Load::Max, "no")];
+    report.decided.clear();
     assert_eq!(said(&report), ["No answer: every mode was refused here, and the table says why."]);
+    let mut all = taken(four(), Load::Rps(20_000));
+    all.rows.iter_mut().for_each(|row| row.outcome = Outcome::Nothing);
+    all.at_start = Some("Others take 50 % of the CPUs now.".to_owned());
+    assert!(said(&all)[0].starts_with("No answer: the machine was taken away in 70 of 480 slices"), "{:?}", said(&all));
+    assert_eq!(said(&all)[1], "Others take 50 % of the CPUs now.");
 }
 
 #[test]
