@@ -76,7 +76,7 @@ fn two_comparisons_say_what_differs() {
     let page = text(&napier(&["report", &a, &b, "--width", "80"]));
     assert!(page.starts_with("b beside a: ") && page.contains("service: null | 20us"), "{page}");
     assert!(page.contains(">") && page.lines().all(|line| line.chars().count() <= 80), "{page}");
-    let same = text(&napier(&["report", &a, &a]));
+    let same = text(&napier(&["report", &a, &a, "--width", "160"]));
     assert!(same.contains("p99 differs nowhere by more than the runs do (of 2)"), "{same}");
     let output = napier(&["report", &a, &b, "--html", &folder.file("ab.html")]);
     assert!(output.status.success(), "{}", said(&output));
@@ -104,8 +104,8 @@ fn what_differs_goes_to_json_csv_markdown_and_a_page_in_one_run() {
     assert_eq!((&p99["differs"], &p99["verdict"]), (&true.into(), &"higher".into()), "{p99}");
     let (csv, markdown, summary) =
         (has(&folder, "ab.csv"), has(&folder, "ab.md"), value["summaries"][0].as_str().unwrap());
-    let line = format!("base,device,20000,latency_us.p99,b,sim,2,true,{},", p99["median"]);
-    assert!(csv.starts_with("mode,receive,load_rps,metric,file,") && csv.contains(&line), "{line}\n{csv}");
+    let line = format!("base,device,1,20000,latency_us.p99,b,sim,2,true,{},", p99["median"]);
+    assert!(csv.starts_with("mode,receive,copy,load_rps,metric,file,") && csv.contains(&line), "{line}\n{csv}");
     assert!(markdown.starts_with(&format!("### b beside a\n\n{summary}\n")), "{summary}\n{markdown}");
     assert!(has(&folder, "ab.html").contains("Percentiles side by side"));
     for (option, begins) in [("--csv", "mode,receive,"), ("--markdown", "### b beside a")] {
