@@ -11,7 +11,7 @@ pub(crate) use text::text;
 
 /// What is said first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct SheetAnswer {
     /// What was asked.
     pub(crate) asked: String,
     /// What came of it, the most important first; a line that begins with a space belongs to the one before.
@@ -20,7 +20,7 @@ pub(crate) struct Answer {
     pub(crate) next: Vec<(String, String)>,
 }
 
-impl Answer {
+impl SheetAnswer {
     /// A paragraph each, the most important first.
     pub(crate) fn paragraphs(&self) -> Vec<String> {
         let all = self.said.iter().chain([&self.asked]).map(|line| line.trim().to_owned());
@@ -31,7 +31,7 @@ impl Answer {
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sheet {
-    pub(crate) answer: Answer,
+    pub(crate) answer: SheetAnswer,
     pub(crate) tables: Vec<SheetTable>,
     /// How to read it, a paragraph each.
     pub(crate) notes: Vec<String>,
@@ -41,13 +41,13 @@ pub(crate) struct Sheet {
 #[derive(Clone, Debug)]
 pub(crate) struct SheetTable {
     pub(crate) title: String,
-    pub(crate) heads: Vec<Head>,
+    pub(crate) heads: Vec<ColumnHead>,
     pub(crate) rows: Vec<Vec<TableCell>>,
 }
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ColumnHead {
     pub(crate) name: String,
     /// What the column is.
     pub(crate) says: String,
@@ -57,7 +57,7 @@ pub(crate) struct Head {
     pub(crate) goes: usize,
 }
 
-impl Head {
+impl ColumnHead {
     pub(crate) fn text(name: &str, says: &str) -> Self {
         Self { name: name.to_owned(), says: says.to_owned(), is_text: true, goes: 0 }
     }

@@ -6,17 +6,17 @@ mod words;
 
 use super::decided::{LeftOut, Metric};
 use super::take::{Choice, choose};
-use super::verdict::{Block, Doubt, Entry, and};
+use super::verdict::{Block, Doubt, ModeEntry, and};
 use super::{Outcome, Report, beside, sustained};
 use crate::loads::Load;
-use crate::sheet::Answer;
+use crate::sheet::SheetAnswer;
 use crate::subject::{Backend, Subject};
 use words::{asked, at_loads, figures};
 pub(crate) use words::{per_s, rate, us};
 
 /// What is said of a comparison that is over.
-pub(crate) fn of(report: &Report) -> Answer {
-    Answer { asked: asked(report), said: said(report), next: next::of(report) }
+pub(crate) fn of(report: &Report) -> SheetAnswer {
+    SheetAnswer { asked: asked(report), said: said(report), next: next::of(report) }
 }
 
 /// The load by which to show it: in the middle of those where something is to be taken.
@@ -198,9 +198,10 @@ fn take(group: &[(&Block<'_>, Outlook<'_>)], at: &str) -> Vec<String> {
         figures(&at_each.collect::<Vec<_>>(), whose)
     };
     let taken = of(|choice| Some(choice.take.subject), " base's").unwrap_or_default();
-    let everywhere =
-        |one: &&Entry<'_>| choices.iter().all(|(_, choice)| choice.or.iter().any(|other| other.subject == one.subject));
-    let or: Vec<String> = first.or.iter().filter(everywhere).map(Entry::name).collect();
+    let everywhere = |one: &&ModeEntry<'_>| {
+        choices.iter().all(|(_, choice)| choice.or.iter().any(|other| other.subject == one.subject))
+    };
+    let or: Vec<String> = first.or.iter().filter(everywhere).map(ModeEntry::name).collect();
     let or = if or.is_empty() { String::new() } else { format!(" {} no different.", is_are(&or)) };
     let name = first.take.name();
     let mut lines = vec![match (first.is_base(), first.is_only) {

@@ -145,7 +145,7 @@ pub enum PairVerdict {
     },
     /// It is not known.
     Undecided {
-        /// Rounds more that would decide it, if anybody can tell.
+        /// Rounds more that would decide it, if that can be told.
         more_rounds: Option<u32>,
     },
 }

@@ -6,7 +6,7 @@ use super::Report;
 use super::columns::COLUMNS;
 use super::json::JsonRow;
 use super::table::{self, Which};
-use crate::sheet::{self, Head, SheetTable, TableCell};
+use crate::sheet::{self, ColumnHead, SheetTable, TableCell};
 
 /// What stands before the figures.
 const FIRST: &[&str] = &["mode", "backend", "receive", "copy", "load_rps", "runs", "lost_runs", "sustains", "refused"];
@@ -47,7 +47,7 @@ pub fn csv(report: &Report) -> String {
         };
         keys.iter().map(cell).collect()
     });
-    let heads = keys.iter().map(|key| Head::figure(key, "")).collect();
+    let heads = keys.iter().map(|key| ColumnHead::figure(key, "")).collect();
     sheet::csv(&SheetTable { title: String::new(), heads, rows: rows.collect() })
 }
 

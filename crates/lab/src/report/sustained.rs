@@ -3,7 +3,7 @@
 use super::Report;
 use super::Sustained;
 use super::answer::rate;
-use crate::sheet::{Head, SheetTable, TableCell};
+use crate::sheet::{ColumnHead, SheetTable, TableCell};
 
 /// Named in a sentence, beside base.
 const NAMED: usize = 3;
@@ -48,17 +48,17 @@ pub(crate) fn table(report: &Report) -> Option<SheetTable> {
         _ => "The rate up to which each mode keeps up: answers 99 % of what is due in time, in open loop.".to_owned(),
     };
     let heads = vec![
-        Head::text("mode", "the mode"),
-        Head::figure("keeps up to", "sustained_rps: requests per second"),
-        Head::figure("95 % interval", "low_rps, high_rps: the interval of that"),
-        Head::figure("kept up at", "kept_up_at_most: the highest rate at which it was seen to keep up"),
-        Head::figure(
+        ColumnHead::text("mode", "the mode"),
+        ColumnHead::figure("keeps up to", "sustained_rps: requests per second"),
+        ColumnHead::figure("95 % interval", "low_rps, high_rps: the interval of that"),
+        ColumnHead::figure("kept up at", "kept_up_at_most: the highest rate at which it was seen to keep up"),
+        ColumnHead::figure(
             "behind at",
             "fell_behind_at_least: the lowest rate above that at which it was seen to fall behind",
         ),
-        Head::figure("p99 us", "p99_us: 99th percentile there").goes(2),
-        Head::figure("CPU %", "cpu_pct: CPU time there").goes(1),
-        Head::text("", "what speaks against it"),
+        ColumnHead::figure("p99 us", "p99_us: 99th percentile there").goes(2),
+        ColumnHead::figure("CPU %", "cpu_pct: CPU time there").goes(1),
+        ColumnHead::text("", "what speaks against it"),
     ];
     let maybe = |rps: Option<u64>| rps.map_or_else(|| "-".to_owned(), shown);
     let rows = report.sustained.iter().map(|one| {

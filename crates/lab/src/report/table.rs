@@ -10,7 +10,7 @@ use super::decided::{Decided, Estimated, Metric};
 use super::verdict::{Block, Doubt, of};
 use super::{Outcome, Report, Row, sustained};
 use crate::loads::Load;
-use crate::sheet::{Head, Sheet, SheetTable, TableCell, text};
+use crate::sheet::{ColumnHead, Sheet, SheetTable, TableCell, text};
 use crate::wrap::counted;
 
 pub(super) use verdicts::SAYS as VERDICT_SAYS;
@@ -125,27 +125,29 @@ enum Shape {
     /// One of all columns.
     Column(&'static Column),
     /// A figure that decides: head, what it is, when it goes, and what shows it.
-    Short(Head, fn(&Row, Option<&Decided>) -> String),
+    Short(ColumnHead, fn(&Row, Option<&Decided>) -> String),
 }
 
 impl Shown {
     /// Those that decide.
     fn deciding() -> Self {
-        let short = |head: Head, shown| Shape::Short(head, shown);
+        let short = |head: ColumnHead, shown| Shape::Short(head, shown);
         let says = |key: &str| COLUMNS.iter().find(|column| column.key == key).map_or("", |column| column.says);
         let figures = vec![
-            short(Head::figure("answered", says("achieved_rps")), |row, _| shown(row, |f| Some(rate(f.achieved_rps)))),
-            short(Head::figure("p50 us", says("latency_us.p50")).goes(1), |row, _| {
+            short(ColumnHead::figure("answered", says("achieved_rps")), |row, _| {
+                shown(row, |f| Some(rate(f.achieved_rps)))
+            }),
+            short(ColumnHead::figure("p50 us", says("latency_us.p50")).goes(1), |row, _| {
                 shown(row, |f| Some(us(f.latency_us.p50)))
             }),
-            short(Head::figure("p99 us", says("latency_us.p99")), |row, at| estimated(row, at, Metric::P99, us)),
-            short(Head::figure("p99.9 us", says("latency_us.p999")).goes(3), |row, at| {
+            short(ColumnHead::figure("p99 us", says("latency_us.p99")), |row, at| estimated(row, at, Metric::P99, us)),
+            short(ColumnHead::figure("p99.9 us", says("latency_us.p999")).goes(3), |row, at| {
                 estimated(row, at, Metric::P999, us)
             }),
-            short(Head::figure("CPU %", says("cpu.total_pct")), |row, _| {
+            short(ColumnHead::figure("CPU %", says("cpu.total_pct")), |row, _| {
                 shown(row, |f| Some(format!("{:.0}", f.cpu.total_pct)))
             }),
-            short(Head::figure("spin %", says("cpu.spin_pct")).goes(2), |row, _| {
+            short(ColumnHead::figure("spin %", says("cpu.spin_pct")).goes(2), |row, _| {
                 shown(row, |f| f.cpu.spin_pct.map(|pct| format!("{pct:.0}")))
             }),
         ];
@@ -156,13 +158,13 @@ impl Shown {
         Self { figures: columns.map(Shape::Column).collect(), verdict }
     }
 
-    fn heads(&self) -> Vec<Head> {
-        let mode = Head::text("mode", "the mode");
+    fn heads(&self) -> Vec<ColumnHead> {
+        let mode = ColumnHead::text("mode", "the mode");
         let figures = self.figures.iter().map(|one| match one {
-            Shape::Column(column) => Head::figure(column.head, &format!("{} ({})", column.says, column.key)),
+            Shape::Column(column) => ColumnHead::figure(column.head, &format!("{} ({})", column.says, column.key)),
             Shape::Short(head, _) => head.clone(),
         });
-        let verdict = self.verdict.then(|| Head::text("verdict (x: of base)", verdicts::SAYS));
+        let verdict = self.verdict.then(|| ColumnHead::text("verdict (x: of base)", verdicts::SAYS));
         std::iter::once(mode).chain(figures).chain(verdict).collect()
     }
 

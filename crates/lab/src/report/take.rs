@@ -6,22 +6,22 @@
 //! is named only if a verdict says that it is better in that than what is taken.
 
 use super::decided::{Estimated, Metric};
-use super::verdict::{Block, Entry, Stands};
+use super::verdict::{Block, ModeEntry, Stands};
 use crate::subject::Subject;
 
 /// What is to be taken at a load.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<'a> {
     /// This.
-    pub(crate) take: Entry<'a>,
+    pub(crate) take: ModeEntry<'a>,
     /// They are no different from it in p99 and in CPU.
-    pub(crate) or: Vec<Entry<'a>>,
+    pub(crate) or: Vec<ModeEntry<'a>>,
     /// For less CPU, with a p99 not worse than that of `base`.
-    pub(crate) cheaper: Option<Entry<'a>>,
+    pub(crate) cheaper: Option<ModeEntry<'a>>,
     /// For a lower p99.
-    pub(crate) faster: Option<Entry<'a>>,
+    pub(crate) faster: Option<ModeEntry<'a>>,
     /// What all is held against, if it keeps up.
-    pub(crate) base: Option<Entry<'a>>,
+    pub(crate) base: Option<ModeEntry<'a>>,
     /// No other keeps up, for sure or perhaps.
     pub(crate) is_only: bool,
     /// What might be taken in place of it, if more were known.
@@ -53,15 +53,15 @@ pub(crate) fn choose<'a>(block: &Block<'a>) -> Option<Choice<'a>> {
     let base = Block::base(&kept_up);
     let mut by_cost = kept_up.clone();
     by_cost.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
-    let is_worth = |one: &Entry<'_>| match base {
+    let is_worth = |one: &ModeEntry<'_>| match base {
         None => true,
         Some(base) => one.subject == base.subject || replaces(block, one, &base),
     };
     let take = by_cost.into_iter().find(is_worth)?;
-    let others: Vec<Entry<'_>> = kept_up.iter().copied().filter(|one| one.subject != take.subject).collect();
+    let others: Vec<ModeEntry<'_>> = kept_up.iter().copied().filter(|one| one.subject != take.subject).collect();
     let same =
-        |one: &Entry<'_>| [Metric::P99, Metric::Cpu].iter().all(|m| block.stands(one, &take, *m) == Stands::Same);
-    let not_worse = |one: &Entry<'_>| match base {
+        |one: &ModeEntry<'_>| [Metric::P99, Metric::Cpu].iter().all(|m| block.stands(one, &take, *m) == Stands::Same);
+    let not_worse = |one: &ModeEntry<'_>| match base {
         // That base is cheaper is said by what all is held against it.
         Some(base) => {
             base.subject != one.subject
@@ -69,8 +69,8 @@ pub(crate) fn choose<'a>(block: &Block<'a>) -> Option<Choice<'a>> {
         }
         None => false,
     };
-    let least = |metric: Metric, may: &dyn Fn(&Entry<'_>) -> bool| {
-        let better = |one: &&Entry<'_>| may(one) && block.stands(one, &take, metric) == Stands::Better;
+    let least = |metric: Metric, may: &dyn Fn(&ModeEntry<'_>) -> bool| {
+        let better = |one: &&ModeEntry<'_>| may(one) && block.stands(one, &take, metric) == Stands::Better;
         others.iter().filter(better).min_by(|a, b| a.value(metric).total_cmp(&b.value(metric))).copied()
     };
     let (cheaper, faster) = (least(Metric::Cpu, &not_worse), least(Metric::P99, &|_| true));
@@ -89,26 +89,31 @@ pub(crate) fn choose<'a>(block: &Block<'a>) -> Option<Choice<'a>> {
     })
 }
 
-fn cost(one: &Entry<'_>) -> f64 {
+fn cost(one: &ModeEntry<'_>) -> f64 {
     one.value(Metric::P99) * one.value(Metric::Cpu)
 }
 
 /// Whether one gives more than it costs, beside `base`.
-fn replaces(block: &Block<'_>, one: &Entry<'_>, base: &Entry<'_>) -> bool {
+fn replaces(block: &Block<'_>, one: &ModeEntry<'_>, base: &ModeEntry<'_>) -> bool {
     let is_better = [Metric::P99, Metric::Cpu].iter().any(|metric| block.stands(one, base, *metric) == Stands::Better);
     is_better && worst(block, one, base).is_some_and(|cost| cost < 1.0)
 }
 
 /// p99 x CPU of one over that of another, with both intervals at their worst for it.
-fn worst(block: &Block<'_>, one: &Entry<'_>, other: &Entry<'_>) -> Option<f64> {
+fn worst(block: &Block<'_>, one: &ModeEntry<'_>, other: &ModeEntry<'_>) -> Option<f64> {
     let high = |metric| block.ratio(one, other, metric).map(|Estimated { value, high, .. }| high.unwrap_or(value));
     Some(high(Metric::P99)? * high(Metric::Cpu)?)
 }
 
 /// Those that would cost less than what is taken, by their figures, had a verdict not been missing.
-fn open(block: &Block<'_>, take: &Entry<'_>, others: &[Entry<'_>], base: Option<&Entry<'_>>) -> Vec<Subject> {
-    let is_open = |one: &&Entry<'_>| {
-        let open_beside = |other: &Entry<'_>| {
+fn open(
+    block: &Block<'_>,
+    take: &ModeEntry<'_>,
+    others: &[ModeEntry<'_>],
+    base: Option<&ModeEntry<'_>>,
+) -> Vec<Subject> {
+    let is_open = |one: &&ModeEntry<'_>| {
+        let open_beside = |other: &ModeEntry<'_>| {
             [Metric::P99, Metric::Cpu].iter().any(|metric| block.stands(one, other, *metric) == Stands::Open)
         };
         let beside_base = base.is_some_and(|base| base.subject != one.subject && open_beside(base));

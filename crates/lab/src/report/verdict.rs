@@ -17,7 +17,7 @@ pub(crate) enum Stands {
     /// No different, within a bound.
     Same,
     Worse,
-    /// Nobody knows.
+    /// It is not known.
     Open,
 }
 
@@ -41,14 +41,14 @@ enum Ground<'a> {
 
 /// A mode of a block, with its figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct ModeEntry<'a> {
     pub(crate) subject: Subject,
     pub(crate) figures: &'a Measured,
     /// Whether it keeps up with the load; `None` if that is not decided.
     pub(crate) keeps_up: Option<bool>,
 }
 
-impl Entry<'_> {
+impl ModeEntry<'_> {
     pub(crate) fn value(&self, metric: Metric) -> f64 {
         of(metric)(&self.figures.median)
     }
@@ -92,7 +92,7 @@ pub(crate) fn sustains_for_sure(row: &Row) -> Option<bool> {
 pub(crate) struct Block<'a> {
     pub(crate) load: Load,
     pub(crate) backend: Backend,
-    pub(crate) all: Vec<Entry<'a>>,
+    pub(crate) all: Vec<ModeEntry<'a>>,
     ground: Ground<'a>,
 }
 
@@ -102,9 +102,9 @@ impl<'a> Block<'a> {
         let rows = report.rows.iter().filter(|row| row.load == load && row.subject.backend == backend);
         let entry = |row: &'a Row| {
             let keeps_up = sustains_for_sure(row);
-            Some(Entry { subject: row.subject, figures: row.figures()?, keeps_up })
+            Some(ModeEntry { subject: row.subject, figures: row.figures()?, keeps_up })
         };
-        let all: Vec<Entry<'_>> = rows.filter_map(entry).collect();
+        let all: Vec<ModeEntry<'_>> = rows.filter_map(entry).collect();
         if all.is_empty() {
             return None;
         }
@@ -139,17 +139,17 @@ impl<'a> Block<'a> {
     }
 
     /// Those that keep up, or fall behind, for sure; `None`: of which it is not decided.
-    pub(crate) fn that_keep_up(&self, keeps_up: Option<bool>) -> Vec<Entry<'a>> {
+    pub(crate) fn that_keep_up(&self, keeps_up: Option<bool>) -> Vec<ModeEntry<'a>> {
         self.all.iter().copied().filter(|one| one.keeps_up == keeps_up).collect()
     }
 
     /// `base`, if it is one of `entries`.
-    pub(crate) fn base(entries: &[Entry<'a>]) -> Option<Entry<'a>> {
+    pub(crate) fn base(entries: &[ModeEntry<'a>]) -> Option<ModeEntry<'a>> {
         entries.iter().copied().find(|one| one.subject.is_base())
     }
 
     /// How one stands to another in a figure.
-    pub(crate) fn stands(&self, one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> Stands {
+    pub(crate) fn stands(&self, one: &ModeEntry<'_>, other: &ModeEntry<'_>, metric: Metric) -> Stands {
         let decided = match &self.ground {
             Ground::Rounds(decided) => decided.verdict(one.subject, other.subject, metric).cloned(),
             Ground::Chances => Some(by_chances(one, other, metric)),
@@ -164,7 +164,7 @@ impl<'a> Block<'a> {
     }
 
     /// A figure of one over that of another. It says nothing by itself of which is better.
-    pub(crate) fn ratio(&self, one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> Option<Estimated> {
+    pub(crate) fn ratio(&self, one: &ModeEntry<'_>, other: &ModeEntry<'_>, metric: Metric) -> Option<Estimated> {
         match &self.ground {
             Ground::Rounds(decided) => ratio_of(decided.pair(one.subject, other.subject, metric)?, one.subject),
             Ground::Chances => ratio_of_ranges(one, other, metric),
@@ -173,9 +173,9 @@ impl<'a> Block<'a> {
     }
 
     /// The one that is better than all others that keep up, of at least two.
-    pub(crate) fn best(&self, metric: Metric) -> Option<Entry<'a>> {
+    pub(crate) fn best(&self, metric: Metric) -> Option<ModeEntry<'a>> {
         let kept_up = self.that_keep_up(Some(true));
-        let beats = |one: &&Entry<'_>| {
+        let beats = |one: &&ModeEntry<'_>| {
             let mut others = kept_up.iter().filter(|other| other.subject != one.subject);
             kept_up.len() > 1 && others.all(|other| self.stands(one, other, metric) == Stands::Better)
         };
@@ -184,17 +184,17 @@ impl<'a> Block<'a> {
 
     /// Those that keep up and that no other beats: is better than in p99 or CPU, and no worse in the other; the cheapest first.
     /// `None` where nothing may be said.
-    pub(crate) fn frontier(&self) -> Option<Vec<Entry<'a>>> {
+    pub(crate) fn frontier(&self) -> Option<Vec<ModeEntry<'a>>> {
         if self.doubt().is_some() {
             return None;
         }
         let kept_up = self.that_keep_up(Some(true));
-        let beats = |other: &Entry<'_>, one: &Entry<'_>| {
+        let beats = |other: &ModeEntry<'_>, one: &ModeEntry<'_>| {
             let both = [Metric::P99, Metric::Cpu].map(|metric| self.stands(other, one, metric));
             both.contains(&Stands::Better) && both.iter().all(|stands| matches!(stands, Stands::Better | Stands::Same))
         };
-        let unbeaten = |one: &Entry<'_>| !kept_up.iter().any(|other| beats(other, one));
-        let mut frontier: Vec<Entry<'_>> = kept_up.iter().copied().filter(unbeaten).collect();
+        let unbeaten = |one: &ModeEntry<'_>| !kept_up.iter().any(|other| beats(other, one));
+        let mut frontier: Vec<ModeEntry<'_>> = kept_up.iter().copied().filter(unbeaten).collect();
         frontier.sort_by(|a, b| a.value(Metric::Cpu).total_cmp(&b.value(Metric::Cpu)));
         Some(frontier)
     }
@@ -211,14 +211,14 @@ pub(crate) fn ratio_of(pair: &DecidedPair, one: Subject) -> Option<Estimated> {
 }
 
 /// From the ranges of the runs, so it never claims too much.
-fn ratio_of_ranges(one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> Option<Estimated> {
+fn ratio_of_ranges(one: &ModeEntry<'_>, other: &ModeEntry<'_>, metric: Metric) -> Option<Estimated> {
     let (a, b) = (one.estimated(metric), other.estimated(metric));
     let over = |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|b| *b > 0.0)).map(|(a, b)| a / b);
     Some(Estimated { value: over(Some(a.value), Some(b.value))?, low: over(a.low, b.high), high: over(a.high, b.low) })
 }
 
 /// Two predicted modes are no different within what their ranges allow; apart if the ranges are, and by more than a hair.
-fn by_chances(one: &Entry<'_>, other: &Entry<'_>, metric: Metric) -> PairVerdict {
+fn by_chances(one: &ModeEntry<'_>, other: &ModeEntry<'_>, metric: Metric) -> PairVerdict {
     const HAIR: f64 = 1.02;
     const BOUND: f64 = 1.1;
     let open = PairVerdict::Undecided { more_rounds: None };

@@ -4,10 +4,10 @@ fn sample() -> Sheet {
     let figure = |text: &str| TableCell::Figure(text.to_owned());
     let name = |text: &str| TableCell::Name(text.to_owned());
     let heads = vec![
-        Head::text("mode", "the mode"),
-        Head::figure("p50 us", "").goes(1),
-        Head::figure("p99 us", ""),
-        Head::text("verdict", ""),
+        ColumnHead::text("mode", "the mode"),
+        ColumnHead::figure("p50 us", "").goes(1),
+        ColumnHead::figure("p99 us", ""),
+        ColumnHead::text("verdict", ""),
     ];
     let rows = vec![
         vec![name("base"), figure("20.5"), figure("140 ±3%"), name("")],
@@ -15,7 +15,7 @@ fn sample() -> Sheet {
         vec![name("busy-read"), TableCell::Words("refused: a|b \x1b[2J".to_owned(), 3)],
     ];
     Sheet {
-        answer: Answer {
+        answer: SheetAnswer {
             asked: "kv on the engine.".to_owned(),
             said: vec!["Take suspend20 at 60K/s.".to_owned(), "  faster: fullbusy.".to_owned()],
             next: vec![("napier advise".to_owned(), "your rate".to_owned()), ("more".to_owned(), "all".to_owned())],

@@ -1,6 +1,6 @@
 //! A sheet as text of a bounded width.
 
-use super::{Head, Sheet, SheetTable, TableCell, printable};
+use super::{ColumnHead, Sheet, SheetTable, TableCell, printable};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -144,7 +144,7 @@ impl Page {
         self.width = width;
     }
 
-    fn row(&mut self, heads: &[Head], row: &[TableCell], columns: &Columns<'_>) {
+    fn row(&mut self, heads: &[ColumnHead], row: &[TableCell], columns: &Columns<'_>) {
         let mut line = String::new();
         for (at, (i, width)) in columns.shown.iter().enumerate() {
             let Some(cell) = row.get(*i) else { break };

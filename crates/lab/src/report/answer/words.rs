@@ -3,7 +3,7 @@
 use crate::loads::Load;
 use crate::report::Report;
 use crate::report::decided::Metric;
-use crate::report::verdict::{Block, Entry, Stands, and};
+use crate::report::verdict::{Block, ModeEntry, Stands, and};
 use crate::subject::Backend;
 use crate::wrap::counted;
 
@@ -80,7 +80,7 @@ pub(crate) fn us(us: f64) -> String {
 }
 
 /// A mode at a load, and base.
-pub(super) type BesideBase<'a> = (&'a Block<'a>, Entry<'a>, Option<Entry<'a>>);
+pub(super) type BesideBase<'a> = (&'a Block<'a>, ModeEntry<'a>, Option<ModeEntry<'a>>);
 
 /// p99 and CPU of a mode over some loads, each against base's there, `whose` they are said to be; `None` without any.
 pub(super) fn figures(at: &[BesideBase<'_>], whose: &str) -> Option<String> {

@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::report::answer;
 use crate::report::decided::Metric;
 use crate::report::take::choose;
-use crate::report::verdict::{Block, Entry};
+use crate::report::verdict::{Block, ModeEntry};
 use crate::subject::Backend;
 
 /// One load and backend. What is null is not decided.
@@ -39,7 +39,7 @@ pub(super) fn of(report: &Report) -> Vec<JsonVerdict> {
 
 fn one(block: &Block<'_>) -> JsonVerdict {
     let is_open = block.load != Load::Max;
-    let names = |entries: Vec<Entry<'_>>| entries.iter().map(Entry::name).collect::<Vec<_>>();
+    let names = |entries: Vec<ModeEntry<'_>>| entries.iter().map(ModeEntry::name).collect::<Vec<_>>();
     let choice = choose(block).filter(|_| is_open);
     let may_say = is_open && block.doubt().is_none();
     JsonVerdict {

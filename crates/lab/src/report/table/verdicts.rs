@@ -3,11 +3,11 @@
 use crate::loads::Load;
 use crate::report::Row;
 use crate::report::decided::Metric;
-use crate::report::verdict::{Block, Entry, Stands};
+use crate::report::verdict::{Block, ModeEntry, Stands};
 
 /// What the column is.
 pub(in crate::report) const SAYS: &str = "what the rounds decide: x is of the figure of base, `as base` says that both are alike within a bound, and undecided is what \
-                                          nobody knows so far; lowest and least are against all others that keep up";
+                                          is not known so far; lowest and least are against all others that keep up";
 
 /// The verdict on a row of a block.
 pub(super) fn of(block: &Block<'_>, row: &Row) -> String {
@@ -31,7 +31,7 @@ pub(super) fn of(block: &Block<'_>, row: &Row) -> String {
 }
 
 /// The best first, each with how it stands to base.
-fn said(block: &Block<'_>, entry: &Entry<'_>, base: Option<&Entry<'_>>, metrics: &[(Metric, &str)]) -> String {
+fn said(block: &Block<'_>, entry: &ModeEntry<'_>, base: Option<&ModeEntry<'_>>, metrics: &[(Metric, &str)]) -> String {
     let stands: Vec<Stands> =
         base.iter().flat_map(|base| metrics.iter().map(|(metric, _)| block.stands(entry, base, *metric))).collect();
     let is_all = |which: Stands| !stands.is_empty() && stands.iter().all(|stands| *stands == which);

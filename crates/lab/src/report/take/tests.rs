@@ -16,7 +16,7 @@ fn report(modes: &[(&str, f64, f64, f64)]) -> Report {
 fn chosen(report: &Report) -> (String, Option<String>, Option<String>, Vec<String>) {
     let block = Block::of(report, LOAD, Backend::Engine).unwrap();
     let choice = choose(&block).unwrap();
-    let name = |entry: Option<Entry<'_>>| entry.map(|entry| entry.name());
+    let name = |entry: Option<ModeEntry<'_>>| entry.map(|entry| entry.name());
     let open = choice.open.iter().map(|subject| subject.name(false)).collect();
     (choice.take.name(), name(choice.cheaper), name(choice.faster), open)
 }

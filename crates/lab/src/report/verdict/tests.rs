@@ -170,7 +170,7 @@ fn what_is_taken_keeps_up_and_is_better_than_base_in_something() {
         let report = random(&mut Dice(seed), None);
         for block in report.by_load().into_iter().flat_map(|(load, _)| Block::all_of(&report, load)) {
             let Some(choice) = choose(&block).filter(|_| block.load != Load::Max) else { continue };
-            let stands = |one: &Entry<'_>, other: &Entry<'_>, metric| block.stands(one, other, metric);
+            let stands = |one: &ModeEntry<'_>, other: &ModeEntry<'_>, metric| block.stands(one, other, metric);
             assert_eq!(choice.take.keeps_up, Some(true), "seed {seed}");
             if let Some(base) = choice.base.filter(|base| base.subject != choice.take.subject) {
                 let both = [Metric::P99, Metric::Cpu].map(|metric| stands(&choice.take, &base, metric));
