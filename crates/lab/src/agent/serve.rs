@@ -240,9 +240,9 @@ impl AgentShared<'_> {
 
     fn read(&self, mut incoming: Incoming, asked: &SyncSender<Offer>) -> String {
         loop {
-            match incoming.next::<Offer>(None, self.interrupted).map(|offer| asked.try_send(offer)) {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return "it asks for more before it has its answer".to_owned(),
+            match incoming.next::<Offer>(None, self.interrupted).map(|offer| asked.try_send(offer).is_ok()) {
+                Ok(true) => {}
+                Ok(false) => return "it asks for more before it has its answer".to_owned(),
                 Err(error) => return error.to_string(),
             }
         }

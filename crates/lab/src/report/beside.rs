@@ -52,8 +52,11 @@ fn standings(report: &Report) -> Vec<Standing> {
     all
 }
 
+/// Whether a verdict on a mode of both backends is of a kind.
+type OfKind = fn(&Standing) -> bool;
+
 fn line(figure: &str, better: &str, all: &[Standing]) -> String {
-    let parts: [(&str, fn(&Standing) -> bool); 4] = [
+    let parts: [(&str, OfKind); 4] = [
         ("better", |one| matches!(one.verdict, Some(PairVerdict::Better { better }) if better != one.kernel)),
         ("behind", |one| matches!(one.verdict, Some(PairVerdict::Better { better }) if better == one.kernel)),
         ("same", |one| matches!(one.verdict, Some(PairVerdict::NoDifferent { .. }))),
