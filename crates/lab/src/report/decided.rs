@@ -228,7 +228,7 @@ mod tests {
                 "verdict": "better", "better": "suspend20"
             })
         );
-        assert_eq!(readable(written).unwrap(), [decided.clone()]);
+        assert_eq!(readable(written).unwrap(), std::slice::from_ref(&decided));
         let mut unknown = serde_json::to_value([&decided, &decided]).unwrap();
         unknown[0]["pairs"][1]["a"] = "hyperpoll".into();
         assert_eq!(readable(unknown).unwrap(), [decided]);
