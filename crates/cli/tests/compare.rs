@@ -82,7 +82,7 @@ fn backends_that_do_not_fit_are_bad_usage() {
 #[test]
 fn a_time_of_service_has_a_unit_and_a_page_a_width() {
     for (arguments, said) in [
-        (["--service", "6"], "such as 6us"),
+        (["--service", "6x"], "such as 6us"),
         (["--service", "hist:/nowhere"], "/nowhere"),
         (["--load", "sustained,fast"], "`fast` is no load"),
         (["--width", "20"], "80..=160"),

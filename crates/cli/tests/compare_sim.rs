@@ -111,11 +111,14 @@ fn what_is_wrong_is_said_and_nothing_runs() {
         (&["--backend", "sim", "--machine", "xsk-rr-pair"], "is two hosts on a wire"),
         (&["--backend", "engine,sim", "--machine", &broken], "machine.toml:"),
         (&["--backend", "sim,sim"], "`sim` is given twice"),
-        (&["--backend", "sim", "--dev", "link"], "--dev is for what is measured"),
+        (&["--backend", "sim", "--dev", "link"], "--over is for what is measured"),
         (&["--backend", "sim", "--proto", "tcp"], "--proto is for what is measured"),
         (&["--backend", "sim", "--oversubscribe"], "--oversubscribe is for what is measured"),
         (&["--backend", "sim", "--out", "/tmp"], "--out keeps the histograms of what was measured"),
-        (&["--backend", "sim", "--queues", "8", "--flows", "4"], "each of 8 queues needs a flow: give more --flows"),
+        (
+            &["--backend", "sim", "--queues", "8", "--flows", "4"],
+            "each of 8 queues needs a flow: give more --connections",
+        ),
         (&["--backend", "sim", "--", "memcached"], "a program serves over the kernel's sockets"),
         (&["--backend", "sim", "--modes", "base-irq"], "give --backend kernel"),
     ] {

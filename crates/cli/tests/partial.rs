@@ -59,10 +59,10 @@ fn an_interrupted_comparison_shows_what_it_has() {
             let (rows, row) = (report["rows"].as_array().expect("rows"), &report["rows"][0]);
             assert_eq!((rows.len(), &report["ended"]), (2, &Value::from("interrupted")));
             let (runs, lost) = (row["runs"].as_u64().expect("runs"), row["lost_runs"].as_u64().expect("lost runs"));
-            // On a busy machine slices are left out.
+            // On a busy machine slices are left out, of which some may be behind the figures.
             let left_out = row["left_out"].as_u64().expect("a count");
-            assert!(runs + left_out >= 1 && runs + left_out + lost == 1000, "{row}");
-            assert_eq!(row["achieved_rps"].is_f64(), runs > 0, "{row}");
+            assert!(runs >= 1 && runs + lost <= 1000 && runs + left_out + lost >= 1000, "{row}");
+            assert!(row["achieved_rps"].is_f64(), "{row}");
             assert_eq!((rows[1]["runs"].as_u64(), rows[1]["lost"].as_str()), (Some(0), Some("1000 not run")));
             assert!(report["memory"]["peak_kib"].as_u64() > Some(1000), "{}", report["memory"]);
         } else {

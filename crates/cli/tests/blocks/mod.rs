@@ -33,7 +33,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "cargo build --release", "minutes; .ci/run does it"),
     ("CONTRIBUTING.md", "cargo +nightly miri", "minutes; .ci/run does it"),
     ("docs/compare.md", "compare --backend sim", "needs root and a machine file"),
-    ("docs/compare.md", "compare --dev memif", "minutes, and root"),
+    ("docs/compare.md", "compare --over memif", "minutes, and root"),
     ("docs/compare.md", "redis-server", "minutes, and root"),
     ("docs/compare.md", "napier.secret", "needs root and a second machine"),
     ("docs/compare.md", "napier report", "minutes"),

@@ -177,7 +177,7 @@ impl Machine {
         {
             return descendant(engine.id(), "napier");
         }
-        let text = format!("exec napier serve kv --dev memif:@napier --ip 10.0.0.1/24 {more}");
+        let text = format!("exec napier serve kv --over memif:@napier --ip 10.0.0.1/24 {more}");
         let engine = self.start(&self.ns, false, &text);
         let shell = engine.id();
         self.engine = Some(engine);
@@ -229,22 +229,22 @@ impl Machine {
 
     /// Runs a command, and says what is wrong with what came of it.
     pub(crate) fn wrong(&mut self, line: &PageLine) -> Option<String> {
-        if line.text.contains("serve kv --dev memif") || line.text.contains("load kv --dev memif") {
+        if line.text.contains("serve kv --over memif") || line.text.contains("load kv --over memif") {
             self.without_engine();
         }
         let mut beside = Vec::new();
-        if line.text.contains("load kv --dev memif") {
+        if line.text.contains("load kv --over memif") {
             self.with_engine(if line.text.contains("--secret") { "--secret 'open sesame'" } else { "" });
         } else if line.text.contains("napier top") && !line.text.contains("--dev") {
             self.with_engine("");
         } else if line.text.contains("group attach") {
             self.with_engine("");
             let load =
-                "exec napier load kv --dev memif:@napier --ip 10.0.0.2/24 --server 10.0.0.1 --rate 1k --seconds 60";
+                "exec napier load kv --over memif:@napier --ip 10.0.0.2/24 --server 10.0.0.1 --rate 1k --seconds 60";
             beside.push(self.start(&self.ns, false, load));
         } else if line.text.contains("load kv --server") || line.text.contains("redis-benchmark") {
             let ip = if line.text.contains("127.0.0.1") { "127.0.0.1" } else { "192.0.2.10" };
-            let server = format!("exec napier serve kv --dev kernel --ip {ip} --resp-port 6379");
+            let server = format!("exec napier serve kv --over kernel --ip {ip} --resp-port 6379");
             beside.push(self.start(&self.ns, false, &server));
         } else if line.text.contains("--client 10.0.0.2:7000") {
             let agent = "exec napier load kv --agent 10.0.0.2:7000 --secret-file napier.secret";

@@ -39,6 +39,9 @@ pub(crate) struct Offer {
     pub(crate) format: String,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
+    /// From which arrivals come, if that is another one.
+    #[serde(default)]
+    pub(crate) arrivals: Option<u64>,
     pub(crate) pace: Load,
     pub(crate) window: Window,
 }

@@ -271,14 +271,14 @@ impl AgentShared<'_> {
 /// One run.
 fn run(offer: &Offer, gone: &AtomicBool, out: &mut Outgoing) -> anyhow::Result<Measured> {
     let format = offer.check()?;
-    let &Offer { server, proto, flows, seed, pace, window, .. } = offer;
+    let &Offer { server, proto, flows, seed, arrivals, pace, window, .. } = offer;
     let profile = Profile::new(ProfileConfig::default(), seed)?;
     let wire = SocketWire::connect(KernelClient::new()?, proto, format, server.into(), flows)?;
     let mut generator = Generator::new(wire, flows, offer::plan(&profile, proto, pace));
     out.send(&AgentReport::Started)?;
     // If nobody listens any more, the reader says so soon.
     let on_edge = &mut |begins| drop(out.send(&AgentReport::Edge(begins)));
-    let measured = generator.run(pace, window, (seed, "client"), gone, on_edge)?;
+    let measured = generator.run(pace, window, (arrivals.unwrap_or(seed), "client"), gone, on_edge)?;
     ensure!(!gone.load(Ordering::Relaxed), "interrupted");
     Ok(measured)
 }

@@ -58,7 +58,7 @@ fn offer(server: SocketAddr) -> Offer {
         drain: Duration::ZERO,
     };
     let format = "ascii".to_owned();
-    Offer { server, proto: Proto::Tcp, format, flows: 1, seed: 1, pace: Load::Max, window }
+    Offer { server, proto: Proto::Tcp, format, flows: 1, seed: 1, arrivals: None, pace: Load::Max, window }
 }
 
 #[test]

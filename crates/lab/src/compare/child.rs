@@ -50,6 +50,8 @@ pub(crate) struct Task {
     pub(crate) proto: Proto,
     pub(crate) flows: usize,
     pub(crate) seed: u64,
+    /// From which arrivals come.
+    pub(crate) arrivals: u64,
     pub(crate) pace: Load,
     pub(crate) window: Window,
 }
@@ -207,7 +209,7 @@ impl Task {
         say(&ChildReport::Listening)?;
         ensure!(lines.recv().is_ok_and(|line| line == GO), "the server did not start");
         ensure!(device.wait_link(PATIENCE), "the server is not there: {:?}", device.link_state());
-        let &Self { proto, flows, seed, pace, window, queues, .. } = self;
+        let &Self { proto, flows, arrivals: seed, pace, window, queues, .. } = self;
         let end = GeneratorEnd { engine, device, netns, cpu: self.cpu };
         let (server, format, started) = (SERVER, Format::Ascii, None);
         let offer = Offer { server, proto, format, profile, flows, seed, pace, window, started };

@@ -137,6 +137,7 @@ impl Ends {
             proto: workload.proto,
             flows: workload.flows,
             seed: workload.seed,
+            arrivals: workload.arrivals,
             pace: load.pace,
             window: load.window,
         };
@@ -198,7 +199,7 @@ impl Ends {
     ) -> anyhow::Result<Measured> {
         match &self.generator {
             Generator::Here(generator) => {
-                let (profile, seed) = (workload.profile.clone(), workload.seed);
+                let (profile, seed) = (workload.profile.clone(), workload.arrivals);
                 let (server, format) = self.server(workload);
                 let (proto, flows) = (workload.proto, workload.flows);
                 let OfferedLoad { pace, window } = load;
@@ -210,9 +211,11 @@ impl Ends {
             Generator::Child(child) => child.lock().expect("one thread drives it").offer(interrupted, on_edge),
             Generator::Agent(agent) => {
                 let (server, format) = self.server(workload);
-                let &Workload { proto, flows, seed, .. } = workload;
+                let &Workload { proto, flows, seed, arrivals, .. } = workload;
+                let arrivals = Some(arrivals);
                 let OfferedLoad { pace, window } = load;
-                let offer = agent::Offer { server, proto, format: format.to_string(), flows, seed, pace, window };
+                let offer =
+                    agent::Offer { server, proto, format: format.to_string(), flows, seed, arrivals, pace, window };
                 agent.lock().expect("one thread drives it").offer(&offer, &started, interrupted, on_edge)
             }
         }

@@ -68,6 +68,8 @@ pub(super) struct LoadFound {
 struct RowFound {
     /// All slices that count, as one run.
     sum: Option<CaseResult>,
+    /// All that were left out: where nothing else is there, they are shown, and nothing is decided by them.
+    sum_left_out: Option<CaseResult>,
     slices: u32,
     kept: u32,
     left_out: u32,
@@ -134,12 +136,14 @@ impl Found {
         row.slices += 1;
         row.unanswered += u32::from(slice.answered == 0 && slice.due > 0);
         load.slices.add(slice);
-        if left_out {
+        let sum = if left_out {
             row.left_out += 1;
-            return;
-        }
-        row.kept += 1;
-        match &mut row.sum {
+            &mut row.sum_left_out
+        } else {
+            row.kept += 1;
+            &mut row.sum
+        };
+        match sum {
             Some(sum) => sum.add(result),
             none => *none = Some(result),
         }
@@ -223,18 +227,27 @@ impl LoadFound {
         self.load == Load::Max || self.slices.in_time(subject).is_some_and(|share| share >= 0.99)
     }
 
-    /// The histogram of a row.
-    pub(super) fn sum(&self, subject: usize) -> Option<&CaseResult> {
-        self.rows[subject].sum.as_ref()
+    /// What a row shows, and of how many slices: of those that count; where the machine was taken away, or none of them counts, of all.
+    pub(super) fn shown(&self, subject: usize) -> Option<(CaseResult, u32)> {
+        let row = &self.rows[subject];
+        let all = self.slices.taken() || row.kept == 0;
+        match (&row.sum, row.sum_left_out.as_ref().filter(|_| all)) {
+            (Some(sum), Some(left_out)) => {
+                let mut both = sum.clone();
+                both.add(left_out.clone());
+                Some((both, row.kept + row.left_out))
+            }
+            (Some(sum), None) => Some((sum.clone(), row.kept)),
+            (None, left_out) => left_out.map(|left_out| (left_out.clone(), row.left_out)),
+        }
     }
 
     /// The row of a subject that runs.
     pub(super) fn row(&self, index: usize, subject: Subject, layout: &CpuLayout) -> Row {
         let row = &self.rows[index];
-        let measured = row.sum.as_ref().and_then(|sum| self.figures_of(index, sum, layout)).map(|median| Measured {
-            spread: self.spread(subject, &median),
-            median,
-            runs: row.kept,
+        let measured = self.shown(index).and_then(|(sum, runs)| {
+            let median = self.figures_of(index, &sum, layout)?;
+            Some(Measured { spread: self.spread(subject, &median), median, runs })
         });
         let outcome = measured.map_or(Outcome::Nothing, |measured| Outcome::Measured(Box::new(measured)));
         Row { subject, load: self.load, outcome, lost: self.lost(row), left_out: row.left_out }
@@ -242,9 +255,10 @@ impl LoadFound {
 
     fn figures_of(&self, index: usize, sum: &CaseResult, layout: &CpuLayout) -> Option<Figures> {
         let pace = self.load;
+        let figures = figures(sum, layout, pace)?;
         // What was on its way at the end of each slice is counted there.
         let in_time_pct = self.slices.in_time(index).map(|share| 100.0 * share).filter(|_| pace != Load::Max);
-        Some(Figures { in_time_pct, ..figures(sum, layout, pace)? }.rounded())
+        Some(Figures { in_time_pct: in_time_pct.or(figures.in_time_pct), ..figures }.rounded())
     }
 
     /// The intervals of the figures that have one.

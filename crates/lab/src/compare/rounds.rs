@@ -129,7 +129,7 @@ impl<'a> Rounds<'a> {
         }
         let window = Window { warm_up: WARM_UP, measure: self.slice, margin: MARGIN, drain: DRAIN };
         let workload = if counted { &comparison.workload } else { &self.uncounted };
-        let workload = Workload { seed, ..workload.clone() };
+        let workload = Workload { arrivals: seed, ..workload.clone() };
         run_case(&workload, of, &self.layouts[subject], OfferedLoad { pace, window }, comparison.interrupted)
     }
 
@@ -279,7 +279,7 @@ impl<'a> Rounds<'a> {
     pub(super) fn look(&self, load: &mut LoadFound) {
         let decided = decide::decided(load, &self.subjects, self.slice);
         load.is_over = decided.is_some_and(|decided| {
-            let open = decided.more_minutes.is_some() || decided.pairs.iter().any(decide::is_undecided);
+            let open = decided.taken || decided.pairs.iter().any(decide::is_undecided);
             load.decided = Some(decided);
             !open
         });

@@ -204,7 +204,7 @@ impl Comparison<'_> {
         let Some(dir) = &self.config.out else { return };
         let written = found.loads.iter().try_for_each(|load| {
             rounds.subjects.iter().enumerate().try_for_each(|(at, subject)| {
-                let Some(sum) = load.sum(at) else { return Ok(()) };
+                let Some((sum, _)) = load.shown(at) else { return Ok(()) };
                 let span = Duration::from_nanos(sum.measured.window_ns);
                 hdrlog::write(dir, *subject, load.load, &sum.measured.recorder, span).map(drop)
             })

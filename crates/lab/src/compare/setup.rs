@@ -68,6 +68,7 @@ pub(super) fn workload(
         queues: config.queues,
         ring_size: config.ring_size,
         seed: config.seed,
+        arrivals: config.seed,
         coalesce: config.coalesce,
         xdp: config.xdp,
         shown: config.shown.clone(),

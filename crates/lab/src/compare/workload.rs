@@ -43,6 +43,8 @@ pub(crate) struct Workload {
     pub(crate) queues: u16,
     pub(crate) ring_size: u32,
     pub(crate) seed: u64,
+    /// From which the times of requests come, and which are asked for: others in each round.
+    pub(crate) arrivals: u64,
     /// Of the engine's device under test.
     pub(crate) coalesce: Coalesce,
     /// Of AF_XDP devices at either end.
