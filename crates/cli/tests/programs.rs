@@ -187,7 +187,7 @@ fn what_cannot_be_served_or_loaded_is_refused_with_a_reason() {
     for (args, reason) in [
         (&["serve", "kv", "--dev", "link"][..], "both its ends in one process"),
         (&["serve", "kv", "--dev", "token-ring"], "is no device"),
-        (&["serve", "kv", "--mode", "suspend20"], "compare --backend kernel"),
+        (&["serve", "kv", "--mode", "suspend20"], "napier run --dev IF --mode suspend20 -- napier serve kv"),
         (&["serve", "kv", "--dev", "memif:@x"], "needs an address of its own"),
         (&["serve", "kv", "--ip", "127.0.0.1/33"], "no length of a prefix"),
         (
