@@ -199,7 +199,7 @@ fn a_value_that_was_changed_meanwhile_is_left_and_said() {
 #[test]
 fn bad_usage_is_refused_before_anything_is_changed() {
     for (args, why) in [
-        (&["run", "--dev", "lo", "--mode", "suspend20"][..], "required arguments"),
+        (&["run", "--dev", "lo", "--mode", "suspend20"][..], "nothing to run: give a program"),
         (&["run", "--dev", "lo", "--mode", "nonsense", "--", "true"], "is no mode"),
         (&["run", "--dev", "lo", "--mode", "suspend20000", "--", "true"], "out of range"),
         (&["run", "--dev", "lo", "--mode", "base", "--attach", "0"], "no process 0"),
