@@ -147,8 +147,16 @@ impl<'a> Rounds<'a> {
             return None;
         }
         let subject = Subject::engine(Mode::FullBusy);
-        let at = self.subjects.iter().position(|one| *one == subject)?;
-        let result = self.slice(at, Load::Max, self.comparison.config.seed, false).ok()?;
+        let result = match self.subjects.iter().position(|one| *one == subject) {
+            Some(at) => self.slice(at, Load::Max, self.comparison.config.seed, false),
+            None => {
+                let layout = self.comparison.layout(subject.mode).ok()?;
+                let window = Window { warm_up: WARM_UP, measure: self.slice, margin: MARGIN, drain: DRAIN };
+                let load = OfferedLoad { pace: Load::Max, window };
+                run_case(&self.uncounted, subject, &layout, load, self.comparison.interrupted)
+            }
+        };
+        let result = result.ok()?;
         let answered = result.measured.answered.max(1);
         #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
         let per_s = answered as f64 * 1e9 / result.measured.window_ns as f64;

@@ -1,7 +1,8 @@
 //! What rows sustain, of all slices at whatever rate; and the loads that come of it.
 
 use anyhow::Context as _;
-use napier_verdict::{Settings, sustain};
+use napier_verdict::Settings;
+use napier_verdict::sustain::{self, Attempt};
 
 use super::found::Found;
 use super::machine::{Outside, Pauses};
@@ -71,7 +72,11 @@ pub(super) fn all(searched: bool, rounds: &Rounds<'_>, found: &Found) -> Vec<Sus
     let wanted = |at: usize| searched || (rounds.subjects[at].is_base() && rounds.comparison.config.loads.is_none());
     let measured = (0..rounds.subjects.len()).filter(|at| wanted(*at)).filter_map(|at| {
         let attempts = &found.attempts[at];
-        let known = sustain::sustained(attempts, &Settings::DEFAULT)?;
+        // Where none counts, all are shown, and it is said.
+        let all_left_out =
+            || -> Vec<Attempt> { attempts.iter().map(|one| Attempt { left_out: false, ..*one }).collect() };
+        let known = sustain::sustained(attempts, &Settings::DEFAULT)
+            .or_else(|| sustain::sustained(&all_left_out(), &Settings::DEFAULT))?;
         let finite = |rate: f64| rate.is_finite().then(|| whole(rate));
         let taken = 2 * attempts.iter().filter(|one| one.left_out).count() > attempts.len();
         Some(Sustained {
