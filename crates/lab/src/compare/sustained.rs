@@ -86,7 +86,7 @@ pub(super) fn all(searched: bool, rounds: &Rounds<'_>, found: &Found) -> Vec<Sus
             interval_rps: finite(known.interval.high).map(|high| (whole(known.interval.low), high)),
             kept_up_at_most: known.kept_up_at_most.map(whole),
             fell_behind_at_least: known.fell_behind_at_least.map(whole),
-            failed: known.fell_behind_at_least.map(|rate| (whole(rate), "fell behind".to_owned())),
+            failed: known.fell_behind_at_least.map(|rate| (whole(rate), String::new())),
             at_most: None,
             taken: taken.then(|| "more than half of its slices were left out".to_owned()),
         })
