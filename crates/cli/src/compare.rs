@@ -335,7 +335,7 @@ pub(crate) fn run(args: &CompareArgs, interrupted: &AtomicBool) -> anyhow::Resul
         // Before anything runs, so that nothing is lost.
         hdrlog::check(folder).map_err(|error| Usage(anyhow::anyhow!("{error}")))?;
     }
-    let report = compare(&config, interrupted, &mut |_| Ok(()))?;
+    let report = compare(&config, interrupted)?;
     shown.end(&report, &[])?;
     if let Some(why) = report.ended {
         bail!("the comparison ended early: {why}");

@@ -17,7 +17,6 @@ use crate::host;
 use crate::loads::Load;
 use crate::machines::MachineFile;
 use crate::modes::Mode;
-use crate::report::Report;
 use crate::shown::Shown;
 use crate::subject::{Backend, IRQ_SUFFIX, Subject, subjects};
 
@@ -42,9 +41,6 @@ pub struct SimConfig {
     /// Threads that simulate; the result does not depend on it.
     pub jobs: usize,
 }
-
-/// Sees a report grow.
-pub type Watch<'a> = dyn FnMut(&Report) -> anyhow::Result<()> + 'a;
 
 /// What to compare.
 #[derive(Clone, Debug)]

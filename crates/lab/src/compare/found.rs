@@ -1,5 +1,6 @@
 //! What a comparison has found so far: every slice of every load, and what became of those that gave nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -228,17 +229,17 @@ impl LoadFound {
     }
 
     /// What a row shows, and of how many slices: of those that count; where the machine was taken away, or none of them counts, of all.
-    pub(super) fn shown(&self, subject: usize) -> Option<(CaseResult, u32)> {
+    pub(super) fn shown(&self, subject: usize) -> Option<(Cow<'_, CaseResult>, u32)> {
         let row = &self.rows[subject];
         let all = self.slices.taken() || row.kept == 0;
         match (&row.sum, row.sum_left_out.as_ref().filter(|_| all)) {
             (Some(sum), Some(left_out)) => {
                 let mut both = sum.clone();
                 both.add(left_out.clone());
-                Some((both, row.kept + row.left_out))
+                Some((Cow::Owned(both), row.kept + row.left_out))
             }
-            (Some(sum), None) => Some((sum.clone(), row.kept)),
-            (None, left_out) => left_out.map(|left_out| (left_out.clone(), row.left_out)),
+            (Some(sum), None) => Some((Cow::Borrowed(sum), row.kept)),
+            (None, left_out) => left_out.map(|left_out| (Cow::Borrowed(left_out), row.left_out)),
         }
     }
 

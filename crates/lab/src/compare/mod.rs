@@ -43,6 +43,6 @@ pub mod parts {
 pub use crate::cpus::{CpuLayout, TooFewCpus};
 pub use crate::host::{commit, host_and_commit};
 pub use asked::AskedModes;
-pub use config::{CompareConfig, OnConfig, SimConfig, Watch};
+pub use config::{CompareConfig, OnConfig, SimConfig};
 pub use kernel::program::{ProgramConfig, Speaks, init};
 pub use run::compare;

@@ -8,7 +8,7 @@ use napier_core::time::Span;
 use napier_sim::machine::Class;
 use napier_sim::machine::figures::Figures as Run;
 
-use super::config::{CompareConfig, SimConfig, Watch};
+use super::config::{CompareConfig, SimConfig};
 use super::setup;
 use crate::advise::{self, Extent, REQUESTS, is_sustained, simulate};
 use crate::host;
@@ -221,6 +221,9 @@ fn figures(run: &Run, queues: u16) -> Option<Figures> {
         latency_cdf: Cdf::of(latencies.intended()),
     })
 }
+
+/// Sees a report grow.
+type Watch<'a> = dyn FnMut(&Report) -> anyhow::Result<()> + 'a;
 
 /// A comparison in which nothing is measured: it takes no device, no privilege and no CPU of its own.
 pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch<'_>) -> anyhow::Result<Report> {

@@ -220,7 +220,7 @@ impl<'a> Rounds<'a> {
     /// Runs rounds of a load.
     pub(super) fn run(&mut self, at: usize, rounds: u32, timed: bool, found: &mut Found) {
         let begun = Instant::now();
-        if found.loads[at].rounds == 0 {
+        if found.loads[at].rounds == 0 && found.ended.is_none() && !self.is_interrupted() {
             let layout = self.comparison.layout(Mode::Base);
             let cpus = layout.map(|layout| self.comparison.workload.watched(&layout)).unwrap_or_default();
             if let Some(stand) = &mut self.stand {

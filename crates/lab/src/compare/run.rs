@@ -7,7 +7,7 @@ use anyhow::bail;
 use napier_verdict::Settings;
 
 use super::comparison::Comparison;
-use super::config::{CompareConfig, Watch};
+use super::config::CompareConfig;
 use super::crowd;
 use super::found::{Found, LoadFound};
 use super::predicted::{self, Predictor, row_of};
@@ -22,15 +22,14 @@ use crate::report::{Outcome, Report, Row, hdrlog};
 use crate::subject::{Backend, Subject};
 
 /// Runs a comparison. `interrupted` ends it early; then, and if slices fail, the report has what was measured, and says
-/// what is missing and why. `watch` is handed what there is so far: before the first load, and whenever more can be said. If it fails,
-/// the comparison ends.
+/// what is missing and why.
 ///
 /// # Errors
-/// A configuration that cannot run, or nothing was measured at all; the message says what to change. What `watch` says.
-pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
+/// A configuration that cannot run, or nothing was measured at all; the message says what to change.
+pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Result<Report> {
     config.check()?;
     if config.is_predicted() {
-        return predicted::alone(config, interrupted, watch);
+        return predicted::alone(config, interrupted, &mut |_| Ok(()));
     }
     let begun = Instant::now();
     let subjects = config.subjects();
@@ -49,17 +48,16 @@ pub fn compare(config: &CompareConfig, interrupted: &AtomicBool, watch: &mut Wat
     };
     comparison.refused =
         comparison.subjects.iter().filter_map(|subject| Some((*subject, comparison.why_not(*subject)?))).collect();
-    let report = comparison.run(watch)?;
-    Ok(report)
+    comparison.run()
 }
 
 impl Comparison<'_> {
-    fn run(&self, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
+    fn run(&self) -> anyhow::Result<Report> {
         let mut rounds = Rounds::new(self, self.begun + self.config.total)?;
         let mut found = Found::new(rounds.subjects.len());
         // What keeps it from running keeps the slices of the rows from it as well, and they say so.
         found.request_cost_us = rounds.request_cost();
-        self.measure(&mut rounds, &mut found, watch)?;
+        self.measure(&mut rounds, &mut found)?;
         if !found.has_figures()
             && let Some(why) = found.failures.first().cloned().or_else(|| found.ended.clone())
         {
@@ -69,7 +67,6 @@ impl Comparison<'_> {
             found.ended = Some("interrupted".to_owned());
         }
         for at in 0..found.loads.len() {
-            rounds.look(&mut found.loads[at]);
             self.predict(found.loads[at].load, &mut found);
         }
         self.predict_sustained(&mut found);
@@ -79,7 +76,7 @@ impl Comparison<'_> {
 
     /// The loads that were asked for, or those of a ladder of what base sustains. If that turns out wrong, the ladder is made again, once,
     /// within the same time.
-    fn measure(&self, rounds: &mut Rounds<'_>, found: &mut Found, watch: &mut Watch<'_>) -> anyhow::Result<()> {
+    fn measure(&self, rounds: &mut Rounds<'_>, found: &mut Found) -> anyhow::Result<()> {
         let mut first_rps = None;
         for is_last in [false, true] {
             let loads = match &self.config.loads {
@@ -96,11 +93,10 @@ impl Comparison<'_> {
             let subjects = rounds.subjects.len();
             found.loads =
                 loads.iter().map(|load| LoadFound::new(*load, subjects, settings, self.config.rounds)).collect();
-            watch(&self.report(rounds, found)?)?;
             match self.config.rounds {
-                Some(wanted) => return self.fixed(wanted, rounds, found, watch),
+                Some(wanted) => return self.fixed(wanted, rounds, found),
                 None => {
-                    let again = self.passes(first_rps, !is_last, rounds, found, watch)?;
+                    let again = self.passes(first_rps, !is_last, rounds, found)?;
                     let Some(why) = again else { break };
                     found.searched_again = Some(why);
                 }
@@ -110,20 +106,13 @@ impl Comparison<'_> {
     }
 
     /// So many rounds of each load, however long they take.
-    fn fixed(
-        &self,
-        wanted: u32,
-        rounds: &mut Rounds<'_>,
-        found: &mut Found,
-        watch: &mut Watch<'_>,
-    ) -> anyhow::Result<()> {
+    fn fixed(&self, wanted: u32, rounds: &mut Rounds<'_>, found: &mut Found) -> anyhow::Result<()> {
         rounds.progress.expect(u64::from(wanted) * (found.loads.len() * rounds.subjects.len()) as u64);
         for at in 0..found.loads.len() {
             rounds.run(at, wanted, false, found);
             rounds.look(&mut found.loads[at]);
             let report = self.report(rounds, found)?;
             rounds.progress.so_far(&report);
-            watch(&report)?;
         }
         if self.config.sustained {
             for _ in 0..PASSES {
@@ -141,7 +130,6 @@ impl Comparison<'_> {
         may_search_again: bool,
         rounds: &mut Rounds<'_>,
         found: &mut Found,
-        watch: &mut Watch<'_>,
     ) -> anyhow::Result<Option<String>> {
         for pass in 0..PASSES {
             let open: Vec<usize> = (0..found.loads.len()).filter(|at| !found.loads[*at].is_over).collect();
@@ -149,7 +137,7 @@ impl Comparison<'_> {
             let counting = if pass == 0 { rounds.counting_time(found.loads.len()) } else { Duration::ZERO };
             let each = rounds.rounds_of_pass(open.len(), PASSES - pass, tries + counting).min(ROUNDS_MAX / PASSES);
             rounds.progress.expect(u64::from(each) * (open.len() * rounds.subjects.len()) as u64);
-            for at in open {
+            for &at in &open {
                 rounds.run(at, each, true, found);
             }
             if self.config.sustained {
@@ -162,10 +150,10 @@ impl Comparison<'_> {
             {
                 return Ok(Some(why));
             }
-            found.loads.iter_mut().for_each(|load| rounds.look(load));
+            // Of the others nothing is new.
+            open.iter().for_each(|at| rounds.look(&mut found.loads[*at]));
             let report = self.report(rounds, found)?;
             rounds.progress.so_far(&report);
-            watch(&report)?;
             let is_done = found.loads.iter().all(|load| load.is_over);
             if is_done || found.ended.is_some() || rounds.is_over(rounds.round_time()) {
                 break;
