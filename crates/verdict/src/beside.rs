@@ -11,8 +11,6 @@ pub struct Beside {
     pub stolen_ns: Option<u64>,
     /// How long threads of the client were ready to run and had no CPU, in ns.
     pub client_waited_ns: Option<u64>,
-    /// How long threads of the server were ready to run and had no CPU, in ns.
-    pub server_waited_ns: Option<u64>,
     /// The longest gap of a loop that never sleeps, such as a client that sends by the clock, in ns.
     pub pause_ns: Option<u64>,
 }
@@ -28,8 +26,6 @@ pub enum Cause {
     Stolen,
     /// Other programs had the CPUs.
     Others,
-    /// The server's threads waited for a CPU while others had one.
-    ServerWaited,
 }
 
 impl fmt::Display for Cause {
@@ -39,7 +35,6 @@ impl fmt::Display for Cause {
             Self::ClientWaited => "the client waited for its CPU",
             Self::Stolen => "the host took the CPUs",
             Self::Others => "other programs took the CPUs",
-            Self::ServerWaited => "other programs kept the server from its CPU",
         })
     }
 }
@@ -58,8 +53,6 @@ pub struct Rule {
     pub stolen: f64,
     /// Share of the CPU time of all CPUs in use that other programs may take.
     pub others: f64,
-    /// Share of the slice's length that the server's threads may wait for others.
-    pub server_waited: f64,
 }
 
 impl Rule {
@@ -69,10 +62,9 @@ impl Rule {
     ///   delays 1 % of the requests: with more of it p99 is that of the pause.
     /// - The host: **2 %**, others: **5 %** of the CPUs. They need not hit a moment in which something was to be done; with more than that
     ///   CPU time and caches are no longer those of the candidate.
-    /// - A wait of the server: **2 %**, and of it only what others or the host can have caused. A server also waits for
-    ///   what the candidate itself runs on its CPU, and that is the candidate's own figure.
-    pub const DEFAULT: Self =
-        Self { pause: 0.01, client_waited: 0.01, stolen: 0.02, others: 0.05, server_waited: 0.02 };
+    ///
+    /// What the server's own threads wait for is not asked: they also wait for what the candidate itself runs on their CPU.
+    pub const DEFAULT: Self = Self { pause: 0.01, client_waited: 0.01, stolen: 0.02, others: 0.05 };
 
     /// Why a slice of `window_ns` on `cpus` CPUs is left out; `None` if it is kept.
     #[must_use]
@@ -80,15 +72,11 @@ impl Rule {
         let window = window_ns as f64;
         let all = window * f64::from(cpus.max(1));
         let over = |time: Option<u64>, bound: f64, of: f64| time.is_some_and(|time| time as f64 > bound * of);
-        // Of what the server waited, no more than others had can be theirs.
-        let theirs = beside.others_ns.unwrap_or(0) + beside.stolen_ns.unwrap_or(0);
-        let kept_from = beside.server_waited_ns.map(|waited| waited.min(theirs));
         [
             (Cause::Paused, over(beside.pause_ns, self.pause, window)),
             (Cause::ClientWaited, over(beside.client_waited_ns, self.client_waited, window)),
             (Cause::Stolen, over(beside.stolen_ns, self.stolen, all)),
             (Cause::Others, over(beside.others_ns, self.others, all)),
-            (Cause::ServerWaited, over(kept_from, self.server_waited, window)),
         ]
         .into_iter()
         .find_map(|(cause, over)| over.then_some(cause))

@@ -14,7 +14,7 @@ pub struct Interval {
 pub struct Estimate {
     /// The figure, of all slices that were kept.
     pub value: f64,
-    /// Bootstrap over rounds.
+    /// Bootstrap over rounds; of a median, by its rank.
     pub interval: Option<Interval>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::judge::judge;
 use crate::look::Look;
-use crate::{Cause, Estimate, Histogram, Metric, Pair, Settings, Slice};
+use crate::{Cause, Estimate, Histogram, Interval, Metric, Pair, Settings, Slice};
 
 /// How many slices were left out, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,12 +122,20 @@ impl Slices {
         all
     }
 
-    /// The share of what was due that a candidate answered in time, in the slices that are kept; `None` if nothing was due.
+    /// The share of what was due in a slice that was answered in it in time: the median over the slices that are kept, and where it
+    /// lies. A candidate keeps up if as many slices do as not, by which [`sustained`](crate::sustain::sustained) judges too: one
+    /// pause that was not seen says nothing against many slices. `None` if nothing was due.
     #[must_use]
-    pub fn in_time(&self, candidate: usize) -> Option<f64> {
-        let (due, in_time) =
-            self.kept(candidate).fold((0, 0), |(due, in_time), slice| (due + slice.due, in_time + slice.in_time));
-        (due > 0).then(|| in_time as f64 / due as f64)
+    pub fn in_time(&self, candidate: usize) -> Option<Estimate> {
+        let share = |slice: &Slice| slice.in_time as f64 / slice.due as f64;
+        let mut shares: Vec<f64> = self.kept(candidate).filter(|slice| slice.due > 0).map(share).collect();
+        shares.sort_unstable_by(f64::total_cmp);
+        let (last, count) = (shares.len().checked_sub(1)?, shares.len() as f64);
+        // Ranks around the median by the normal approximation of the binomial distribution, at 95 %.
+        let away = 1.96 * count.sqrt() / 2.0;
+        let low = ((count / 2.0 - away).floor().max(0.0) as usize).min(last);
+        let interval = Interval { low: shares[low], high: shares[last - low] };
+        Some(Estimate { value: f64::midpoint(shares[last / 2], shares[last.div_ceil(2)]), interval: Some(interval) })
     }
 
     /// A figure of a candidate: of the latencies of all kept slices together, of their CPU time or their answers.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use napier_kv::load::plan::nanos;
 use napier_verdict::sustain::Attempt;
-use napier_verdict::{Beside, Settings, Slice, Slices};
+use napier_verdict::{Beside, Estimate, Settings, Slice, Slices};
 
 use super::figures::{figures, in_time};
 use super::machine::{Outside, Pauses};
 use super::meter::CaseResult;
 use crate::applied::Applied;
 use crate::cpus::CpuLayout;
-use crate::loads::Load;
+use crate::loads::{Load, SustainSearch};
 use crate::report::{Decided, Lost, Outcome, Row};
 use crate::stats::{Figures, Measured, Spread};
 use crate::subject::Subject;
@@ -171,7 +171,7 @@ fn slice_of(candidate: usize, round: u32, layout: &CpuLayout, result: &CaseResul
     let of_window = |ns: u64| {
         u64::try_from(u128::from(ns) * u128::from(measured.window_ns) / u128::from(elapsed_ns)).unwrap_or(u64::MAX)
     };
-    let Beside { others_ns, stolen_ns, client_waited_ns, server_waited_ns, pause_ns } = result.beside;
+    let Beside { others_ns, stolen_ns, client_waited_ns, pause_ns } = result.beside;
     Slice {
         candidate,
         round,
@@ -191,7 +191,6 @@ fn slice_of(candidate: usize, round: u32, layout: &CpuLayout, result: &CaseResul
             others_ns: others_ns.map(of_window),
             stolen_ns: stolen_ns.map(of_window),
             client_waited_ns: client_waited_ns.map(of_window),
-            server_waited_ns: server_waited_ns.map(of_window),
             pause_ns,
         },
     }
@@ -223,9 +222,11 @@ impl LoadFound {
         self.rows[subject].slices > 0
     }
 
-    /// Whether a subject keeps up with the load, by all of its slices that count; a closed loop asks for what is answered.
+    /// Whether a subject keeps up with the load, or may; a closed loop asks for what is answered.
     pub(super) fn keeps_up(&self, subject: usize) -> bool {
-        self.load == Load::Max || self.slices.in_time(subject).is_some_and(|share| share >= 0.99)
+        let most = |estimate: Estimate| estimate.interval.map_or(estimate.value, |interval| interval.high);
+        let may = |estimate| SustainSearch::is_enough(100.0 * most(estimate));
+        self.load == Load::Max || self.slices.in_time(subject).is_some_and(may)
     }
 
     /// What a row shows, and of how many slices: of those that count; where the machine was taken away, or none of them counts, of all.
@@ -248,7 +249,7 @@ impl LoadFound {
         let row = &self.rows[index];
         let measured = self.shown(index).and_then(|(sum, runs)| {
             let median = self.figures_of(index, &sum, layout)?;
-            Some(Measured { spread: self.spread(subject, &median), median, runs })
+            Some(Measured { spread: self.spread(index, subject, &median), median, runs })
         });
         let outcome = measured.map_or(Outcome::Nothing, |measured| Outcome::Measured(Box::new(measured)));
         Row { subject, load: self.load, outcome, lost: self.lost(row), left_out: row.left_out }
@@ -258,13 +259,18 @@ impl LoadFound {
         let pace = self.load;
         let figures = figures(sum, layout, pace)?;
         // What was on its way at the end of each slice is counted there.
-        let in_time_pct = self.slices.in_time(index).map(|share| 100.0 * share).filter(|_| pace != Load::Max);
+        let in_time = self.slices.in_time(index).filter(|_| pace != Load::Max);
+        let in_time_pct = in_time.map(|estimate| 100.0 * estimate.value);
         Some(Figures { in_time_pct: in_time_pct.or(figures.in_time_pct), ..figures }.rounded())
     }
 
     /// The intervals of the figures that have one.
-    fn spread(&self, subject: Subject, all: &Figures) -> Spread {
+    fn spread(&self, index: usize, subject: Subject, all: &Figures) -> Spread {
         let (mut min, mut max) = (*all, *all);
+        let in_time = self.slices.in_time(index).filter(|_| self.load != Load::Max);
+        if let Some(interval) = in_time.and_then(|estimate| estimate.interval) {
+            (min.in_time_pct, max.in_time_pct) = (Some(100.0 * interval.low), Some(100.0 * interval.high));
+        }
         let mode = self.decided.as_ref().and_then(|decided| decided.mode(subject));
         let Some(mode) = mode else { return Spread { min, max } };
         let mut set = |estimated: Option<crate::report::Estimated>, field: fn(&mut Figures) -> &mut f64| {

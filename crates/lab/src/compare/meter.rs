@@ -181,8 +181,6 @@ impl Meter<'_> {
             others_ns: Some(nanos(outside.others().saturating_sub(SAMPLING * cpus))),
             stolen_ns: Some(nanos(outside.stolen())),
             client_waited_ns: has_client.then(|| nanos(outside.waited())),
-            // A server waits each time that it is woken, which is the mode's own; what else it waits for cannot be told from that.
-            server_waited_ns: None,
             pause_ns: has_client.then_some(paused_ns),
         }
     }

@@ -1,7 +1,7 @@
 //! Winners where there are none, and where there are.
 
 use super::world::{Candidate, QUIET, SHAPES, Shape, World, up_to};
-use crate::{Beside, Cause, Metric, Pair, Rule, Settings, Verdict, Why};
+use crate::{Beside, Cause, Metric, Pair, Rule, Settings, Slice, Slices, Verdict, Why};
 
 const BOTH: [Metric; 2] = [Metric::P99, Metric::Cpu];
 
@@ -163,7 +163,6 @@ fn the_rule_knows_its_bounds() {
         others_ns: Some(5_000_000),
         stolen_ns: Some(0),
         client_waited_ns: Some(500_000),
-        server_waited_ns: Some(1_000_000),
         pause_ns: Some(500_000),
     };
     assert_eq!((causes(quiet), causes(Beside::default())), (None, None));
@@ -171,10 +170,35 @@ fn the_rule_knows_its_bounds() {
     assert_eq!(causes(Beside { stolen_ns: Some(2_000_001), ..quiet }), Some(Cause::Stolen));
     assert_eq!(causes(Beside { client_waited_ns: Some(500_001), ..quiet }), Some(Cause::ClientWaited));
     assert_eq!(causes(Beside { pause_ns: Some(500_001), ..quiet }), Some(Cause::Paused));
-    assert_eq!(causes(Beside { server_waited_ns: Some(1_000_001), ..quiet }), Some(Cause::ServerWaited));
-    // What the candidate runs itself makes its server wait as well.
-    assert_eq!(causes(Beside { server_waited_ns: Some(9_000_000), others_ns: Some(900_000), ..quiet }), None);
-    assert_eq!(causes(Beside { server_waited_ns: Some(9_000_000), others_ns: None, ..quiet }), None);
+}
+
+/// Shares of what was due that slices answer in time, in per mille.
+fn in_time(shares: &[u64]) -> Option<(f64, f64, f64)> {
+    let mut slices = Slices::new(1, settings(1));
+    for (&in_time, round) in shares.iter().zip(0..) {
+        let slice = &QUIET.slices(&[(1.0, 1.0)], 1)[0];
+        slices.add(Slice { round, due: 1000, in_time, ..slice.clone() });
+    }
+    let found = slices.in_time(0)?;
+    let interval = found.interval.expect("there always is one");
+    Some((found.value, interval.low, interval.high))
+}
+
+#[test]
+fn a_candidate_keeps_up_if_as_many_slices_do() {
+    assert_eq!(in_time(&[]), None);
+    assert_eq!(in_time(&[900]), Some((0.9, 0.9, 0.9)));
+    // Of few slices all count.
+    assert_eq!(in_time(&[1000, 990, 500]), Some((0.99, 0.5, 1.0)));
+    // Of many, one in five with a pause is not the median, and does not reach its interval.
+    let mut many = vec![1000; 80];
+    many.extend([100; 20]);
+    assert_eq!(in_time(&many), Some((1.0, 1.0, 1.0)));
+    // As many as not: open.
+    many.extend([100; 60]);
+    assert_eq!(in_time(&many), Some((0.55, 0.1, 1.0)));
+    many.extend([100; 60]);
+    assert_eq!(in_time(&many), Some((0.1, 0.1, 0.1)));
 }
 
 #[test]
