@@ -1,13 +1,14 @@
 //! `napier doctor`.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_linux::Netns;
 use napier_linux::change::{self, Each, Journals, Line};
 use napier_linux::doctor::{Finding, Severity, diagnose, looked_at, not_asked};
-use napier_linux::facts::{self, Facts, Scope};
+use napier_linux::facts::{self, Facts, Picture, Scope};
 use serde::Serialize;
 
 use crate::confirm::{self, Confirm, OnTrial};
@@ -48,6 +49,14 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object (docs/doctor/README.md)
     #[arg(long)]
     json: bool,
+
+    /// Write what this machine's files and kernel say to a file, to be looked at elsewhere with --from; nothing is judged
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "workers", "fix", "all", "json"])]
+    save: Option<PathBuf>,
+
+    /// Judge the machine that a file of --save is of
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "pid", "fix"])]
+    from: Option<PathBuf>,
 }
 
 /// How long what happens is looked at: whether packets that come are polled, and what threads of the program wait in.
@@ -93,6 +102,9 @@ struct RefusedDocument {
 
 /// Prints what is wrong, and mends it if that is asked. Fails if something serious is left.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    if let Some(path) = &args.save {
+        return save(path, args.dev.as_deref());
+    }
     match args.pid {
         None => inside(args),
         Some(pid) => {
@@ -117,7 +129,12 @@ fn same(one: &Netns, other: &Netns) -> bool {
 
 fn inside(args: &DoctorArgs) -> anyhow::Result<()> {
     let scope = Scope { device: args.dev.clone(), pid: args.pid, workers: args.workers, window: WINDOW };
-    let read = || Facts::read(&scope).map_err(|error| Usage(error.into()));
+    let read = || -> anyhow::Result<Facts> {
+        let Some(path) = &args.from else { return Ok(Facts::read(&scope).map_err(|error| Usage(error.into()))?) };
+        let picture = Picture::read(path).with_context(|| path.display().to_string());
+        let found = picture.map_err(Usage)?.facts(args.dev.as_deref()).map_err(|error| Usage(error.into()))?;
+        Ok(Facts { workers: args.workers, ..found })
+    };
     let mut facts = read()?;
     let mut findings = diagnose(&facts);
     let lines = fixable(&findings);
@@ -145,6 +162,30 @@ fn inside(args: &DoctorArgs) -> anyhow::Result<()> {
         0 => Ok(()),
         serious => Err(Told(format!("{} found", plural(serious, "serious thing"))).into()),
     }
+}
+
+/// A picture of this machine in a file.
+fn save(path: &Path, device: Option<&str>) -> anyhow::Result<()> {
+    let picture = Picture::take(device).map_err(|error| Usage(error.into()))?;
+    let mut text = serde_json::to_vec_pretty(&picture)?;
+    text.push(b'\n');
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    let contents = picture.contents();
+    let threads = if contents.threads.is_empty() {
+        String::new()
+    } else {
+        format!(", and the names of NAPI threads: {}", contents.threads.join(", "))
+    };
+    let mut page = Page::default();
+    page.paragraph(&format!(
+        "{}: what {} and the kernel say of this machine. It has no addresses, no host name and no program's name but \
+         irqbalance. It has the names of interfaces: {}{threads}. It is text: read it before you send it.",
+        path.display(),
+        plural(contents.files, "file"),
+        contents.interfaces.join(", ")
+    ));
+    page.paragraph(&format!("What is found in it: napier doctor --from {}", path.display()));
+    Ok(io::stdout().write_all(page.finish().as_bytes())?)
 }
 
 /// Applies the lines, on trial if they may cut this machine off.

@@ -13,7 +13,7 @@ pub(crate) use features::set;
 pub use features::{Feature, features, set_feature};
 
 /// What `ethtool` sets together, each of it a message of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// Queues (`ethtool -l`, `-L`).

@@ -1,6 +1,6 @@
 //! Packets that were lost on their way in.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::source::Source;
 
@@ -51,7 +51,7 @@ impl Losses {
 }
 
 /// Of what how much was lost.
-#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "one line says it")]
 pub struct Lost {
     pub who: String,

@@ -1,7 +1,5 @@
 //! Kernel, processors, sysctls, capabilities.
 
-use rustix::thread::CapabilitySet;
-
 use super::source::Source;
 use super::{Cpus, Facts, Governor, IdleState, Kernel, Losses, Node, Sysctls};
 use crate::root::Root;
@@ -20,7 +18,7 @@ pub(super) fn read(source: &Source<'_>, facts: &mut Facts) {
         netdev_budget_usecs: sysctl("netdev_budget_usecs"),
     };
     facts.losses = Losses::read(source);
-    facts.missing_capabilities = missing_capabilities();
+    facts.missing_capabilities = source.kernel.missing_capabilities();
 }
 
 /// A file of this machine.
@@ -142,18 +140,6 @@ fn work_queue_masks(root: &Root) -> Vec<String> {
 fn process_named(root: &Root, wanted: &str) -> Option<u32> {
     let pids = root.names("/proc", "").into_iter().filter_map(|name| name.parse::<u32>().ok());
     pids.into_iter().find(|pid| root.text(&format!("/proc/{pid}/comm")).is_some_and(|comm| comm == wanted))
-}
-
-/// What napier needs capabilities for, of those that this process does not have.
-fn missing_capabilities() -> Vec<&'static str> {
-    let own = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    let needed = [
-        (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
-        (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
-        (CapabilitySet::SYS_NICE, "CAP_SYS_NICE"),
-        (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
-    ];
-    needed.into_iter().filter(|(capability, _)| !own.contains(*capability)).map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod device;
 mod losses;
 mod machine;
+mod picture;
 mod program;
 mod source;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use crate::root::Root;
 pub use crate::irqs::{Irq, Role};
 pub use crate::observe::parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
 pub use losses::{Losses, Lost, Watched};
+pub use picture::{Picture, PictureContents, PictureError};
 pub use program::{namespace_of, program};
 use source::{Here, Source};
 

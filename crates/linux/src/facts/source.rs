@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use napier_core::control::{NapiInfo, QueueKind};
+use rustix::thread::CapabilitySet;
 
 use super::{Lost, Thread};
 use crate::device::{self, DeviceError};
@@ -35,6 +36,8 @@ pub(super) trait Answers {
     fn missed(&self) -> Vec<Lost>;
     /// Numbers of interfaces of this namespace that a running napier holds.
     fn held(&self) -> Vec<u32>;
+    /// Capabilities of who asks that napier needs for something and that are missing.
+    fn missing_capabilities(&self) -> Vec<&'static str>;
 }
 
 /// A machine that is read.
@@ -97,4 +100,18 @@ impl Answers for Here {
         };
         change::pending().into_iter().filter_map(of).collect()
     }
+
+    fn missing_capabilities(&self) -> Vec<&'static str> {
+        let own = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        let is_missing = |(capability, _): &(CapabilitySet, _)| !own.contains(*capability);
+        NEEDED.into_iter().filter(is_missing).map(|(_, name)| name).collect()
+    }
 }
+
+/// What napier needs capabilities for.
+pub(super) const NEEDED: [(CapabilitySet, &str); 4] = [
+    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+    (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
+    (CapabilitySet::SYS_NICE, "CAP_SYS_NICE"),
+    (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
+];

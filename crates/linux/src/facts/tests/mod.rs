@@ -1,6 +1,7 @@
 //! Machines of `tests/machines`, as each reader sees them, and what is found in them.
 
 mod machine;
+mod picture;
 
 use super::{Facts, Irq, Role};
 use crate::change::{FileKey, Key, Line};
