@@ -35,7 +35,7 @@ const BESIDE: &[&str] = &["/proc/softirqs", "/proc/sys/net/core/dev_weight", "/p
 pub struct Picture {
     napier_picture: u32,
     files: Files,
-    kernel: Said,
+    kernel: AnswersSaid,
 }
 
 /// Why there is no picture in a file.
@@ -66,7 +66,7 @@ pub struct PictureContents {
 /// What the kernel said.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Said {
+struct AnswersSaid {
     links: Vec<(u32, String, Option<String>)>,
     napis: Option<Vec<NapiSaid>>,
     /// Of interfaces by number: kind, number and instance of each queue.
@@ -129,11 +129,11 @@ impl Picture {
     pub fn read(path: &Path) -> Result<Self, PictureError> {
         /// What of every format is there.
         #[derive(Deserialize)]
-        struct Head {
+        struct PictureHead {
             napier_picture: u32,
         }
         let text = given::read_text(path, BYTES_MAX)?;
-        let head: Head = serde_json::from_str(&text).map_err(PictureError::Shape)?;
+        let head: PictureHead = serde_json::from_str(&text).map_err(PictureError::Shape)?;
         if head.napier_picture != FORMAT {
             return Err(PictureError::Format(head.napier_picture));
         }
@@ -163,11 +163,11 @@ impl Picture {
 /// This machine's kernel; its answers are noted.
 #[derive(Default)]
 struct Recorder {
-    said: RefCell<Said>,
+    said: RefCell<AnswersSaid>,
 }
 
 impl Recorder {
-    fn note<T>(&self, found: T, note: impl FnOnce(&mut Said, &T)) -> T {
+    fn note<T>(&self, found: T, note: impl FnOnce(&mut AnswersSaid, &T)) -> T {
         note(&mut self.said.borrow_mut(), &found);
         found
     }
@@ -235,7 +235,7 @@ impl Answers for Recorder {
     }
 }
 
-impl Answers for Said {
+impl Answers for AnswersSaid {
     fn links(&self) -> io::Result<Vec<(u32, String, Option<String>)>> {
         Ok(self.links.clone())
     }
