@@ -16,6 +16,7 @@
 //! | `link` | interfaces and addresses | `rtnetlink(7)` |
 //! | [`ethtool`] | channels, rings, coalescing and offloads of an interface | `ethtool` netlink |
 //! | [`given`] | files that are given on the command line, read within a bound | |
+//! | [`drivers`] | what each driver does with instances, queues and interrupts, and since when | the drivers' sources |
 //! | [`irqs`] | which interrupts are an interface's, what each is for, on which CPU | `/proc/interrupts`, `msi_irqs` |
 //! | [`facts`] | what a machine has and how it is set, read once | |
 //! | [`doctor`] | what is wrong with that: pure | |
@@ -54,6 +55,7 @@ pub mod change;
 mod descriptors;
 pub mod device;
 pub mod doctor;
+pub mod drivers;
 pub mod epoll;
 mod error;
 pub mod ethtool;

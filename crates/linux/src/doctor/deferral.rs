@@ -15,7 +15,6 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
         found.extend(defer_without_timeout(device));
         found.extend(coalescing(device));
         found.extend(hidden_files(device));
-        found.extend(threaded_lost(device));
     }
 }
 
@@ -141,46 +140,4 @@ fn hidden_files(device: &DeviceFacts) -> Option<Finding> {
     );
     let advice = "Nothing is wrong if that is meant. Ask the instances: napier napi-get --dump.";
     Some(Finding::new("instance-hides-sysfs", Severity::Note, what, why).of(device).advice(advice))
-}
-
-/// Source: `net/core/dev.c netif_napi_add_weight_locked`: an instance that is made anew gets its device's setting.
-fn threaded_lost(device: &DeviceFacts) -> Option<Finding> {
-    let is_on = |instance: &Instance| instance.threaded.as_deref().is_some_and(|name| name != "disabled");
-    let on = those(device, is_on);
-    // While a mode is in force, napier run applies it to new instances.
-    if on.is_empty() || device.files.threaded != Some(0) || device.is_held {
-        return None;
-    }
-    let forgets = device.driver.as_deref() == Some("veth");
-    // An instance of a queue that is not in use needs no thread.
-    let is_used = |instance: &Instance| {
-        let known = device.rx_queues.iter().any(|queue| queue.napi_id.is_some());
-        !known || device.rx_queues.iter().any(|queue| queue.napi_id == Some(instance.id))
-    };
-    let some_lost = device.instances().iter().any(|instance| !is_on(instance) && is_used(instance));
-    // A driver that keeps the settings of its instances loses nothing.
-    if !forgets && !some_lost {
-        return None;
-    }
-    let who = instances_of(device, &on);
-    let verb = if on.len() == 1 { "is" } else { "are" };
-    let what = if some_lost {
-        format!("Only {who} {verb} threaded, of {}; the interface itself is not.", device.instances().len())
-    } else {
-        format!("{who} {verb} threaded, the interface itself is not.")
-    };
-    let keeps = if forgets { "the driver veth does not keep" } else { "many drivers do not keep" };
-    let why = format!(
-        "When the interface goes down and up, or its queues change, instances are made anew, and {keeps} what was set on them: \
-         they get the interface's setting, which is 0, and no thread."
-    );
-    let polls = on.iter().any(|instance| instance.threaded.as_deref() == Some("busy-poll"));
-    // Where all are threaded nothing is lost yet.
-    let severity = if some_lost { Severity::Warning } else { Severity::Note };
-    let finding = Finding::new("threaded-lost", severity, what, why).of(device);
-    Some(if polls {
-        finding.advice("busy-poll can only be set on instances: set it again whenever the interface has come up.")
-    } else {
-        finding.mend([file(device, "threaded", 1)]).advice("The file makes all instances of the interface threaded.")
-    })
 }

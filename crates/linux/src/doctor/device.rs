@@ -1,7 +1,9 @@
 //! Interfaces that no mode can reach.
 
-use super::{Finding, Severity};
+use super::kept::not_before;
+use super::{Finding, Severity, some};
 use crate::change::{EthtoolKey, Key, Line};
+use crate::drivers;
 use crate::ethtool::Group;
 use crate::facts::{DeviceFacts, Facts};
 use crate::netdev::absent::{AboutInterface, is_virtual, why};
@@ -17,7 +19,8 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
         if device.is_asked || !any {
             found.extend(no_instance(facts, device));
         }
-        found.extend(queues_without_ids(device));
+        found.extend(queues_without_ids(facts, device));
+        found.extend(xsk_copies(facts, device));
     }
 }
 
@@ -69,15 +72,42 @@ fn no_instance(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     Some(Finding::new("driver-without-ids", Severity::Serious, what, why).of(device).advice(advice))
 }
 
-/// Source: drivers call `netif_queue_set_napi`; veth does not.
-fn queues_without_ids(device: &DeviceFacts) -> Option<Finding> {
+/// Source: `netif_queue_set_napi` in each driver, see [`drivers`].
+fn queues_without_ids(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
     let any = device.rx_queues.iter().any(|queue| queue.napi_id.is_some());
     if any || device.instances().is_empty() || device.rx_queues.is_empty() {
         return None;
     }
     let driver = device.driver.as_deref().unwrap_or("the driver");
-    let what = format!("{driver} does not say which NAPI instance serves which receive queue of {}.", device.name());
+    let version = facts.kernel.version;
+    let later = drivers::of(driver).map(|known| known.queues).filter(|fact| fact.on(version) == Some(false));
+    let since = later.as_ref().map(|fact| not_before(fact, version)).unwrap_or_default();
+    let what =
+        format!("{driver} does not say which NAPI instance serves which receive queue of {}{since}.", device.name());
     let why = "An AF_XDP socket learns its instance from its queue, so it cannot busy poll there, and a queue cannot be given to \
                a worker by its instance. UDP and TCP sockets are not concerned: they learn it from packets.";
     Some(Finding::new("queues-without-ids", Severity::Note, what, why).of(device))
+}
+
+/// What the kernel says counts; without that, what is known of its driver.
+fn xsk_copies(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
+    let queues: Vec<String> = device.xsk_queues.iter().map(u32::to_string).collect();
+    let driver = device.driver.as_deref().unwrap_or("the driver");
+    let version = facts.kernel.version;
+    let known = drivers::of(driver).map(|known| known.zero_copy);
+    let has = device.xsk_zero_copy.or_else(|| known?.on(version));
+    if queues.is_empty() || has != Some(false) {
+        return None;
+    }
+    let since = known.filter(|fact| fact.on(version) == Some(false)).map(|fact| not_before(&fact, version));
+    let since = since.unwrap_or_default();
+    let (word, verb) = if queues.len() == 1 { ("queue", "has") } else { ("queues", "have") };
+    let what = format!(
+        "Receive {word} {} of {} {verb} AF_XDP sockets, and {driver} has no zero copy{since}.",
+        some(&queues),
+        device.name()
+    );
+    let why = "The kernel copies each packet between the driver's memory and that of the socket, and a packet that is sent takes the way of \
+               other programs' packets.";
+    Some(Finding::new("xsk-copies", Severity::Note, what, why).of(device))
 }

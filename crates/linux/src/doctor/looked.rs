@@ -22,6 +22,7 @@ fn has_instances(facts: &Facts) -> bool {
 
 const LOOKS: &[Look] = &[
     ("instances", &["no-instance", "driver-without-ids", "interface-down"], has_instances),
+    ("AF_XDP", &["xsk-copies"], |facts| any(facts, |device| !device.xsk_queues.is_empty())),
     ("queues and their ids", &["queues-without-ids", "queues-and-workers"], |facts| {
         any(facts, |device| !device.rx_queues.is_empty())
     }),
@@ -34,6 +35,9 @@ const LOOKS: &[Look] = &[
     }),
     ("deferral", &["flush-without-defer", "defer-without-timeout", "timeout-too-long"], |facts| {
         any(facts, |device| device.files.gro_flush_timeout.is_some())
+    }),
+    ("settings of instances", &["settings-not-kept"], |facts| {
+        any(facts, |device| device.instances().iter().any(|instance| instance.gro_flush_timeout_ns.is_some()))
     }),
     ("suspension", &["suspension-without-deferral", "flush-above-suspend"], |facts| {
         any(facts, |device| device.instances().iter().any(|instance| instance.irq_suspend_timeout_ns.is_some()))

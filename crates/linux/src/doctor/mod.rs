@@ -7,6 +7,7 @@ mod alike;
 mod classes;
 mod deferral;
 mod device;
+mod kept;
 mod looked;
 mod lost;
 mod machine;
@@ -98,6 +99,7 @@ pub const IDS: &[&str] = &[
     "defer-without-timeout",
     "coalescing-hides-deferral",
     "threaded-lost",
+    "settings-not-kept",
     "numa-apart",
     "queues-and-workers",
     "rps-in-the-way",
@@ -111,6 +113,7 @@ pub const IDS: &[&str] = &[
     "capabilities-missing",
     "instance-hides-sysfs",
     "queues-without-ids",
+    "xsk-copies",
     "smt-active",
     "instances-below",
     "busy-poll-for-all",
@@ -121,6 +124,7 @@ pub const IDS: &[&str] = &[
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     deferral::check(facts, &mut found);
+    kept::check(facts, &mut found);
     program::check(facts, &mut found);
     reached::check(facts, &mut found);
     classes::check(facts, &mut found);

@@ -99,6 +99,7 @@ fn one(
     let told: Vec<u32> = instances.iter().flatten().filter_map(|instance| instance.irq).collect();
     let mut irqs = irqs::of(&source.root, &IrqOwner { interface: &name, ifindex, told: &told });
     number_queues(&mut irqs, instances.as_deref().unwrap_or_default(), &queues);
+    let (xsk_queues, xsk_zero_copy) = kernel.xsk(ifindex);
     DeviceFacts {
         is_asked: false,
         is_held: false,
@@ -107,6 +108,8 @@ fn one(
         driver: driver.or(kind),
         numa_node,
         has_xdp: kernel.has_xdp(&name),
+        xsk_queues,
+        xsk_zero_copy,
         rx_queues,
         instances,
         files: own_files,

@@ -195,6 +195,10 @@ pub struct DeviceFacts {
     pub numa_node: Option<u32>,
     /// An XDP program is attached.
     pub has_xdp: bool,
+    /// Receive queues that AF_XDP sockets have.
+    pub xsk_queues: Vec<u32>,
+    /// Its driver hands packets to AF_XDP sockets without a copy; `None` where no socket is there, or the kernel does not say.
+    pub xsk_zero_copy: Option<bool>,
     /// Receive queues.
     pub rx_queues: Vec<RxQueue>,
     /// NAPI instances, the oldest first; `None` where the kernel does not list them.

@@ -72,6 +72,8 @@ struct AnswersSaid {
     /// Of interfaces by number: kind, number and instance of each queue.
     queues: BTreeMap<u32, Vec<(String, u32, Option<u32>)>>,
     ethtool: BTreeMap<u32, BTreeMap<Group, BTreeMap<String, String>>>,
+    /// Of interfaces by number: receive queues with AF_XDP sockets, and whether the driver has zero copy.
+    xsk: BTreeMap<u32, (Vec<u32>, Option<bool>)>,
     /// Interfaces with an XDP program.
     with_xdp: BTreeSet<String>,
     /// Of interfaces by name: files of their folder in the namespace's `sysfs`.
@@ -197,6 +199,14 @@ impl Answers for Recorder {
         })
     }
 
+    fn xsk(&self, ifindex: u32) -> (Vec<u32>, Option<bool>) {
+        self.note(Here.xsk(ifindex), |said, found| {
+            if !found.0.is_empty() {
+                said.xsk.insert(ifindex, found.clone());
+            }
+        })
+    }
+
     fn has_xdp(&self, interface: &str) -> bool {
         self.note(Here.has_xdp(interface), |said, found| {
             if *found {
@@ -254,6 +264,10 @@ impl Answers for AnswersSaid {
 
     fn ethtool(&self, ifindex: u32, group: Group) -> BTreeMap<String, String> {
         self.ethtool.get(&ifindex).and_then(|groups| groups.get(&group)).cloned().unwrap_or_default()
+    }
+
+    fn xsk(&self, ifindex: u32) -> (Vec<u32>, Option<bool>) {
+        self.xsk.get(&ifindex).cloned().unwrap_or_default()
     }
 
     fn has_xdp(&self, interface: &str) -> bool {

@@ -9,9 +9,12 @@ use rustix::thread::CapabilitySet;
 use super::{Lost, Thread};
 use crate::device::{self, DeviceError};
 use crate::ethtool::{self, Group};
-use crate::netdev::{self as napi, Netdev};
+use crate::netdev::{self as napi, KernelQueue, Netdev};
 use crate::root::Root;
 use crate::{change, link};
+
+/// `include/uapi/linux/netdev.h NETDEV_XDP_ACT_XSK_ZEROCOPY`.
+const ZERO_COPY: u64 = 1 << 3;
 
 /// A queue: its number, and the instance that queue-get names.
 pub(super) type Queue = (QueueKind, u32, Option<u32>);
@@ -24,6 +27,8 @@ pub(super) trait Answers {
     fn napis(&self) -> Option<Vec<NapiInfo>>;
     /// Queues of an interface.
     fn queues(&self, ifindex: u32) -> Vec<Queue>;
+    /// Receive queues that AF_XDP sockets have, and whether the driver has zero copy; nothing where that is not asked.
+    fn xsk(&self, ifindex: u32) -> (Vec<u32>, Option<bool>);
     /// A group of `ethtool`'s settings.
     fn ethtool(&self, ifindex: u32, group: Group) -> BTreeMap<String, String>;
     /// Whether an XDP program is attached.
@@ -61,6 +66,17 @@ impl Answers for Here {
     fn queues(&self, ifindex: u32) -> Vec<Queue> {
         let queues = Netdev::open().and_then(|mut netdev| netdev.queue_dump(Some(ifindex.into()))).unwrap_or_default();
         queues.into_iter().map(|queue| (queue.info.kind, queue.info.id, queue.info.napi_id)).collect()
+    }
+
+    fn xsk(&self, ifindex: u32) -> (Vec<u32>, Option<bool>) {
+        let ask = |ifindex: u64| Netdev::open().and_then(|mut netdev| netdev.queue_dump(Some(ifindex)));
+        let all = ask(ifindex.into()).unwrap_or_default();
+        let own = |queue: &&KernelQueue| queue.xsk && queue.info.kind == QueueKind::Rx;
+        let queues: Vec<u32> = all.iter().filter(own).map(|queue| queue.info.id).collect();
+        // Asked only where there is something to say of it.
+        let features = || Netdev::open().and_then(|mut netdev| netdev.dev_get(Some(ifindex.into()))).ok()?.xdp_features;
+        let told = if queues.is_empty() { None } else { features() };
+        (queues, told.map(|bits| bits & ZERO_COPY != 0))
     }
 
     fn ethtool(&self, ifindex: u32, group: Group) -> BTreeMap<String, String> {

@@ -39,6 +39,8 @@ fn device() -> DeviceFacts {
         driver: None,
         numa_node: Some(1),
         has_xdp: false,
+        xsk_queues: Vec::new(),
+        xsk_zero_copy: None,
         rx_queues: vec![queue(0), queue(1)],
         instances: Some(vec![instance]),
         files: DeviceFiles::default(),

@@ -1,5 +1,6 @@
 //! Pictures of machines, and what is found in them.
 
+mod kept;
 mod picture;
 mod places;
 mod reached;
@@ -110,32 +111,6 @@ fn values_that_sysfs_does_not_show() {
     (instances(&mut facts)[0].defer_hard_irqs, instances(&mut facts)[0].gro_flush_timeout_ns) = (Some(1), Some(1));
     let found = only(&facts, "instance-hides-sysfs", Severity::Note);
     assert!(found.what.contains("defer-hard-irqs, gro-flush-timeout"), "{}", found.what);
-}
-
-#[test]
-fn threads_that_the_next_start_of_the_interface_takes() {
-    let mut facts = quiet();
-    let enabled = Some("enabled".to_owned());
-    instances(&mut facts)[0].threaded = enabled.clone();
-    let found = one(&facts, "threaded-lost");
-    assert!(found.what.starts_with("Only NAPI instance 5 of eth0 is threaded"), "{}", found.what);
-    assert_eq!(commands(&found), ["echo 1 > /sys/class/net/eth0/threaded"]);
-    // All of them: only a driver that is known to forget is named.
-    instances(&mut facts)[1].threaded = enabled;
-    assert!(diagnose(&facts).iter().all(|finding| finding.id != "threaded-lost"));
-    facts.devices[0].driver = Some("veth".to_owned());
-    assert_eq!(one(&facts, "threaded-lost").severity, Severity::Note, "nothing is lost yet");
-    instances(&mut facts)[1].threaded = Some("busy-poll".to_owned());
-    assert_eq!(one(&facts, "threaded-lost").mend, []);
-    // A mode in force is applied to new instances by who holds it.
-    facts.devices[0].is_held = true;
-    assert!(diagnose(&facts).iter().all(|finding| finding.id != "threaded-lost"));
-    // An instance of a queue that is not in use needs no thread.
-    facts.devices[0].is_held = false;
-    facts.devices[0].driver = Some("ice".to_owned());
-    instances(&mut facts)[1].threaded = Some("disabled".to_owned());
-    facts.devices[0].rx_queues.truncate(1);
-    assert!(diagnose(&facts).iter().all(|finding| finding.id != "threaded-lost"));
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) fn quiet() -> Facts {
         driver: Some("ice".to_owned()),
         numa_node: Some(0),
         has_xdp: false,
+        xsk_queues: Vec::new(),
+        xsk_zero_copy: None,
         rx_queues: vec![queue(0), queue(1)],
         instances: Some(vec![instance(5, 0), instance(6, 1)]),
         files: DeviceFiles { gro_flush_timeout: Some(0), napi_defer_hard_irqs: Some(0), threaded: Some(0) },

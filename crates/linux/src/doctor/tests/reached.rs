@@ -52,7 +52,8 @@ fn packets_that_no_instance_takes() {
         let mut facts = in_force();
         facts.devices[0].driver = Some("veth".to_owned());
         see(&mut facts, 1000, polls.is_none().then_some(3), polls);
-        let found = only(&facts, "nothing-polls", Severity::Serious);
+        let found = one(&facts, "nothing-polls");
+        assert_eq!(found.severity, Severity::Serious);
         assert!(found.what.contains("1000 packets") && found.advice.is_some_and(|text| text.contains("tso off")));
     }
     // Few packets, packets that are polled, polls of another interface with that name.

@@ -28,6 +28,10 @@ pub(super) struct Machine {
     ethtool: BTreeMap<(u32, &'static str), BTreeMap<String, String>>,
     threads: Vec<Thread>,
     missed: Vec<Lost>,
+    /// Its kernel does not list instances, or those that it listed are not known.
+    is_unlisted: bool,
+    /// Queues that AF_XDP sockets have, and whether the driver has zero copy, as the kernel says.
+    xsk: BTreeMap<u32, (Vec<u32>, Option<bool>)>,
     softnet: String,
     interrupts: String,
     /// Folder of the last device.
@@ -97,6 +101,7 @@ impl Machine {
         match kind {
             "=" => self.wanted.push(words.map(ToOwned::to_owned).collect()),
             "kernel" => self.put("/proc/sys/kernel/osrelease", word()),
+            "unlisted" => self.is_unlisted = true,
             "cpus" => {
                 self.cpus = number(&word());
                 let list = format!("0-{}", self.cpus - 1);
@@ -179,24 +184,40 @@ impl Machine {
                 let id = number(&word());
                 self.napi(ifindex, id, &words.collect::<Vec<_>>());
             }
-            "msi" | "irq" => {
-                let (irq, cpu, chip, hwirq): (u32, u32, String, String) =
-                    (number(&word()), number(&word()), word(), word());
-                let counts: String = (0..self.cpus).map(|of| if of == cpu { " 12345678901" } else { " 0" }).collect();
-                let name = words.collect::<Vec<_>>().join(" ");
-                self.interrupts += &format!("{irq:4}:{counts}  {chip}    {hwirq:8}  {name}\n");
-                for file in ["smp_affinity_list", "effective_affinity_list"] {
-                    self.put(&format!("/proc/irq/{irq}/{file}"), cpu.to_string());
-                }
-                if kind == "msi" {
-                    let is_part =
-                        self.device.file_name().is_some_and(|name| name.to_string_lossy().starts_with("virtio"));
-                    let place = if is_part { self.device.parent().expect("a folder") } else { &self.device };
-                    fs::create_dir_all(place.join("msi_irqs")).expect("made");
-                    fs::write(place.join("msi_irqs").join(irq.to_string()), "msix").expect("written");
-                }
+            "xsk" => {
+                let (queue, zero_copy) = (number(&word()), word());
+                let entry = self.xsk.entry(ifindex).or_default();
+                entry.0.push(queue);
+                entry.1 = (zero_copy != "-").then(|| zero_copy == "yes");
             }
+            "affinity" => {
+                let (irq, list) = (word(), word());
+                self.put(&format!("/proc/irq/{irq}/smp_affinity_list"), list);
+            }
+            "msi" | "irq" => self.irq(kind == "msi", &words.collect::<Vec<_>>()),
             _ => panic!("{}: {line}", self.name),
+        }
+    }
+
+    /// `NUMBER CPU CHIP HWIRQ NAME`, of which the name may be missing.
+    fn irq(&mut self, is_listed: bool, words: &[&str]) {
+        let [irq, cpu, chip, hwirq, name @ ..] = words else { panic!("{}: {words:?}", self.name) };
+        let irq: u32 = number(irq);
+        let raised = (*cpu != "-").then(|| number::<u32>(cpu));
+        let count = |of| if raised == Some(of) { " 12345678901" } else { " 0" };
+        let counts: String = (0..self.cpus).map(count).collect();
+        let hwirq = if *hwirq == "-" { String::new() } else { format!("{hwirq:8}  ") };
+        self.interrupts += &format!("{irq:4}:{counts}  {}    {hwirq}{}\n", chip.replace('_', " "), name.join(" "));
+        for file in ["smp_affinity_list", "effective_affinity_list"] {
+            if let Some(cpu) = raised {
+                self.put(&format!("/proc/irq/{irq}/{file}"), cpu.to_string());
+            }
+        }
+        if is_listed {
+            let is_part = self.device.file_name().is_some_and(|name| name.to_string_lossy().starts_with("virtio"));
+            let place = if is_part { self.device.parent().expect("a folder") } else { &self.device };
+            fs::create_dir_all(place.join("msi_irqs")).expect("made");
+            fs::write(place.join("msi_irqs").join(irq.to_string()), "msix").expect("written");
         }
     }
 
@@ -234,7 +255,7 @@ impl Answers for Machine {
     }
 
     fn napis(&self) -> Option<Vec<NapiInfo>> {
-        Some(self.napis.clone())
+        (!self.is_unlisted).then(|| self.napis.clone())
     }
 
     fn queues(&self, ifindex: u32) -> Vec<Queue> {
@@ -263,6 +284,10 @@ impl Answers for Machine {
 
     fn thread(&self, tid: u32) -> Option<Thread> {
         self.threads.iter().find(|thread| thread.tid == tid).cloned()
+    }
+
+    fn xsk(&self, ifindex: u32) -> (Vec<u32>, Option<bool>) {
+        self.xsk.get(&ifindex).cloned().unwrap_or_default()
     }
 
     fn missed(&self) -> Vec<Lost> {
