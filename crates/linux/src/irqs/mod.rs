@@ -17,6 +17,7 @@ use role::Named;
 pub use role::Role;
 pub(crate) use table::{IrqRow, IrqTable};
 
+use crate::drivers::{self, Numbers};
 use crate::root::Root;
 
 /// An interrupt of an interface's device.
@@ -89,11 +90,14 @@ pub(crate) fn find<'t>(root: &Root, table: &IrqTable<'t>, owner: &IrqOwner<'_>) 
     // Where the folder lists none that is in use, names are all there is.
     device.numbers.retain(|number| table.rows().any(|row| row.number == *number));
     let rows: Vec<&IrqRow<'t>> = table.rows().filter(|row| device.has(row, owner)).collect();
-    let strip: Vec<&str> =
-        [Some(owner.interface), device.name.as_deref()].into_iter().flatten().filter(|name| !name.is_empty()).collect();
+    let strip: Vec<&str> = [Some(owner.interface), device.name.as_deref(), device.short.as_deref()]
+        .into_iter()
+        .flatten()
+        .filter(|name| !name.is_empty())
+        .collect();
     let named: Vec<Named> = rows.iter().map(|row| Named::of(part(row.name, &strip), &strip)).collect();
     let of = |(row, (role, queue)): (&IrqRow<'t>, _)| Found { number: row.number, name: row.name, role, queue };
-    rows.into_iter().zip(role::roles(&named)).map(of).collect()
+    rows.into_iter().zip(role::roles(&named, device.numbers_are)).map(of).collect()
 }
 
 /// Of the names of a shared interrupt the one that is meant.
@@ -103,13 +107,19 @@ fn part<'t>(names: &'t str, wanted: &[&str]) -> &'t str {
 }
 
 /// What the file system says of the interface's device.
+#[derive(Default)]
 struct IrqDevice {
     /// `0000:81:00.0`, `virtio2`; `None` for an interface without hardware, or of another namespace.
     name: Option<String>,
+    /// What a frontend of Xen (`vif-0`) calls itself in the names of its interrupts: `vif0`. Source: `drivers/net/xen-netfront.c
+    /// xennet_init_queue`.
+    short: Option<String>,
     /// Its message-signalled interrupts.
     numbers: Vec<u32>,
     /// Other interfaces of the machine: two ports may be one device.
     others: Vec<String>,
+    /// What the numbers in its driver's names are.
+    numbers_are: Numbers,
 }
 
 impl IrqDevice {
@@ -118,7 +128,7 @@ impl IrqDevice {
         // The file system may show another namespace's interface by that name, with interrupts of its own.
         let is_shown = root.number(&format!("{folder}/ifindex")) == Some(owner.ifindex.into());
         let name = root.link_end(&format!("{folder}/device")).filter(|_| is_shown);
-        let Some(name) = name else { return Self { name: None, numbers: Vec::new(), others: Vec::new() } };
+        let Some(name) = name else { return Self::default() };
         let listed = |place: &str| -> Vec<u32> {
             let names = root.names(&format!("{folder}/device/{place}msi_irqs"), "");
             names.iter().filter_map(|number| number.parse().ok()).collect()
@@ -130,15 +140,23 @@ impl IrqDevice {
         }
         let mut others = root.names("/sys/class/net", "");
         others.retain(|other| other != owner.interface);
-        Self { name: Some(name), numbers, others }
+        let uevent = root.text(&format!("{folder}/device/uevent")).unwrap_or_default();
+        let driver = uevent.lines().find_map(|line| line.strip_prefix("DRIVER=")).and_then(drivers::of);
+        let short = name.strip_prefix("vif-").map(|number| format!("vif{number}"));
+        let numbers_are = driver.map_or(Numbers::Queue, |facts| facts.numbers);
+        Self { name: Some(name), short, numbers, others, numbers_are }
     }
 
     fn has(&self, row: &IrqRow<'_>, owner: &IrqOwner<'_>) -> bool {
         if owner.told.contains(&row.number) {
             return true;
         }
+        // One without a name has no handler: a vector that is kept for a queue that is not there now.
+        if row.name.is_empty() {
+            return false;
+        }
         let Some(device) = &self.name else { return false };
-        let is_own = row.bears(owner.interface);
+        let is_own = row.bears(owner.interface) || self.short.as_deref().is_some_and(|short| row.bears(short));
         if self.numbers.is_empty() {
             let names_device = is_address(device) && (row.bears(device) || row.is_of_chip(device));
             return is_own || names_device || device.starts_with("virtio") && row.bears(device);

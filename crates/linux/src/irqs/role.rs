@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::table::apart;
+use crate::drivers::Numbers;
 
 /// What an interrupt is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -18,13 +19,14 @@ pub enum Role {
     Control,
 }
 
-/// Words of interrupts that are for no packets, and drivers that use them: mlx5 `mlx5_async0`, mlx4 `mlx4-async`, ice and i40e
-/// `:misc`, ena `ena-mgmnt`, gve `gve-mgmnt`, mana `mana_hwc`, virtio `-config` and `-control`, iavf `:mbx`, idpf `Mailbox`, octeontx2 `Mbox`, cxgb4
-/// `FWeventq`, bnx2x `-sp-`, vmxnet3 `-event`, enic `-err` and `-notify`, nfp `-lsc` and `-exn`, ixgbe `fdir`.
-const CONTROL: [&str; 29] = [
+/// Words of interrupts that are for no packets, and drivers that use them: mlx5 `mlx5_async0` (once `mlx5_cmd_eq` and
+/// `mlx5_page_fault_eq`), mlx4 `mlx4-async`, ice and i40e `:misc`, ice `:ll_ts`, ena `ena-mgmnt`, gve `gve-mgmnt`, mana `mana_hwc`, virtio
+/// `-config` and `-control`, iavf `:mbx`, idpf `Mailbox`, octeontx2 `Mbox`, cxgb4 `FWeventq`, bnx2x `-sp-`, vmxnet3 `-event`, enic `-err` and
+/// `-notify`, nfp `-lsc` and `-exn`, ixgbe `fdir`, nicvf `rbdr` (it asks for buffers), igb `-unused`.
+const CONTROL: [&str; 33] = [
     "async", "misc", "mgmnt", "mgmt", "config", "control", "ctrl", "mbx", "mailbox", "mbox", "hwc", "fweventq", "sp",
     "event", "err", "error", "notify", "lsc", "exn", "cmd", "pages", "adminq", "admin", "slowpath", "link", "fdir",
-    "ptp", "other", "sriov",
+    "ptp", "other", "sriov", "fault", "rbdr", "ts", "unused",
 ];
 
 /// A name, taken apart.
@@ -37,7 +39,8 @@ pub(super) struct Named {
     number: Option<u32>,
     /// Nothing is left of it beside the name of an interface.
     is_bare: bool,
-    /// A block of notifications of gve: transmit queues have the first half of them, receive queues the others.
+    /// A block of notifications of gve (`gve-ntfy-blk0`, once `eth%d-ntfy-block.0`): transmit queues have the first half of them,
+    /// receive queues the others.
     is_half: bool,
 }
 
@@ -63,7 +66,7 @@ impl Named {
             transmits: both || has(&["tx", "output"]),
             number: number(&words).filter(|_| !is_bare),
             is_bare,
-            is_half: has(&["ntfy"]) && has(&["blk"]),
+            is_half: has(&["ntfy"]) && has(&["blk", "block"]),
         }
     }
 
@@ -76,8 +79,15 @@ impl Named {
     }
 }
 
-/// The number at the end, or the one behind a `q`: `eth0-q3-tx`.
+/// The number at the end, the first one of several queues (`TxRx-2-3`), or the one behind a `q`: `eth0-q3-tx`.
 fn number(words: &[String]) -> Option<u32> {
+    if let [.., kind, first, second] = words
+        && matches!(kind.as_str(), "txrx" | "rx" | "tx")
+        && second.parse::<u32>().is_ok()
+        && let Ok(first) = first.parse()
+    {
+        return Some(first);
+    }
     let last = words.last().and_then(|word| word.parse().ok());
     last.or_else(|| words.windows(2).find(|pair| pair[0] == "q").and_then(|pair| pair[1].parse().ok()))
 }
@@ -100,7 +110,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Roles and queues of all interrupts of one device, which tell more than each by itself.
-pub(super) fn roles(all: &[Named]) -> Vec<(Role, Option<u32>)> {
+pub(super) fn roles(all: &[Named], numbers: Numbers) -> Vec<(Role, Option<u32>)> {
     // Beside interrupts of queues, one with nothing but the interface's name is for the rest (igb, ixgbe).
     let has_queues = all.iter().any(|named| !named.is_bare && !named.is_control);
     let halves = u32::try_from(all.iter().filter(|named| named.is_half).count() / 2).unwrap_or(u32::MAX);
@@ -110,5 +120,29 @@ pub(super) fn roles(all: &[Named]) -> Vec<(Role, Option<u32>)> {
         Some(number) if named.is_half => (Role::Receive, Some(number - halves)),
         number => (named.role(), number),
     };
-    all.iter().map(one).collect()
+    let mut found: Vec<(Role, Option<u32>)> = all.iter().map(one).collect();
+    if numbers == Numbers::OneMore {
+        for (role, number) in &mut found {
+            *number = number.map(|number| if *role == Role::Transmit { number } else { number.saturating_sub(1) });
+        }
+    }
+    if !are_queues(&found, numbers) {
+        found.iter_mut().for_each(|(_, number)| *number = None);
+    }
+    // Two of one number: names that were cut off (bnxt before Linux 6.12), or a second device's.
+    let twice: Vec<_> =
+        found.iter().filter(|own| found.iter().filter(|other| other == own).count() > 1).copied().collect();
+    found.iter_mut().filter(|own| twice.contains(own)).for_each(|(_, number)| *number = None);
+    found
+}
+
+/// Whether numbers in names are those of queues.
+fn are_queues(all: &[(Role, Option<u32>)], numbers: Numbers) -> bool {
+    if numbers != Numbers::Vector {
+        return true;
+    }
+    let mut own: Vec<u32> =
+        all.iter().filter(|(role, _)| *role != Role::Control).filter_map(|(_, number)| *number).collect();
+    own.sort_unstable();
+    own.iter().zip(0..).all(|(number, place)| *number == place)
 }

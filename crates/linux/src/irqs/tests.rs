@@ -1,5 +1,6 @@
 use super::role::{Named, Role, roles};
 use super::table::IrqTable;
+use crate::drivers::Numbers;
 
 #[test]
 fn a_row_is_a_number_a_chip_and_all_words_behind_it() {
@@ -47,12 +48,17 @@ fn a_name_is_borne_by_itself_only() {
 #[test]
 fn each_drivers_names_are_known() {
     use Role::{Both, Control, Receive, Transmit};
-    let rows: [(&str, Role, Option<u32>); 30] = [
+    let rows: [(&str, Role, Option<u32>); 38] = [
         ("mlx5_async0@pci:0000:81:00.0", Control, None),
         ("mlx5_comp13@pci:0000:81:00.0", Both, Some(13)),
+        ("mlx5_cmd_eq@pci:0000:81:00.0", Control, None),
+        ("mlx5_page_fault_eq@pci:0000:81:00.0", Control, None),
         ("mlx4-async@pci:0000:81:00.0", Control, None),
         ("ice-0000:81:00.0:misc", Control, None),
         ("ice-eth0-TxRx-7", Both, Some(7)),
+        ("ice-0000:81:00.0:ctrl-TxRx-0", Control, None),
+        // Intel's own driver, with two queues a vector.
+        ("ice-eth0-TxRx-8-9", Both, Some(8)),
         ("iavf-0000:81:00.0:mbx", Control, None),
         ("i40e-0000:81:00.0:fdir-TxRx-0", Control, None),
         ("idpf-eth0-TxRx-2", Both, Some(2)),
@@ -77,14 +83,52 @@ fn each_drivers_names_are_known() {
         ("eth0-Rx2 (queue 2)", Receive, Some(2)),
         ("hns3-eth0-TxRx-5", Both, Some(5)),
         ("hclge-misc-0000:81:00.0-00000", Control, None),
+        ("ice-0000:81:00.0:ll_ts", Control, None),
+        ("eth0-unused", Control, None),
+        ("eth0-rbdr-0", Control, None),
+        ("eth0-qset-err-0", Control, None),
         ("eth0", Control, None),
     ];
-    let named: Vec<Named> = rows.iter().map(|(name, ..)| Named::of(name, &["eth0", "0000:81:00.0"])).collect();
-    for ((name, role, queue), found) in rows.iter().zip(roles(&named)) {
-        assert_eq!(found, (*role, *queue), "{name}");
+    for (name, role, queue) in rows {
+        // Beside one of a queue that no row has.
+        let named = [name, "eth0-TxRx-99"].map(|name| Named::of(name, &["eth0", "0000:81:00.0"]));
+        assert_eq!(roles(&named, Numbers::Queue)[0], (role, queue), "{name}");
     }
+    let of = |names: &[&str], strip: &str, numbers| {
+        let named: Vec<Named> = names.iter().map(|name| Named::of(name, &[strip])).collect();
+        roles(&named, numbers)
+    };
     // Alone, or under an old name, it is the queue's.
-    assert_eq!(roles(&[Named::of("eth0", &["eth0"])]), [(Both, None)]);
-    assert_eq!(roles(&[Named::of("eth0", &["enp1s0"])]), [(Both, None)]);
-    assert_eq!(roles(&[Named::of("eth0", &["eno1"]), Named::of("eth0-TxRx-0", &["eno1"])])[0], (Control, None));
+    assert_eq!(of(&["eth0"], "eth0", Numbers::Queue), [(Both, None)]);
+    assert_eq!(of(&["eth0"], "enp1s0", Numbers::Queue), [(Both, None)]);
+    assert_eq!(of(&["eth0", "eth0-TxRx-0"], "eno1", Numbers::Queue)[0], (Control, None));
+    // Two numbers behind an old name are not two queues.
+    assert_eq!(of(&["eth0-3"], "eno1", Numbers::Queue), [(Both, Some(3))]);
+}
+
+/// What the number in a name is depends on the driver.
+#[test]
+fn a_number_in_a_name_is_not_always_a_queues() {
+    use Role::{Both, Receive, Transmit};
+    let of = |names: &[&str], numbers| {
+        let named: Vec<Named> = names.iter().map(|name| Named::of(name, &["eth0"])).collect();
+        roles(&named, numbers)
+    };
+    let tg3 = of(&["eth0-tx-0", "eth0-rx-1", "eth0-rx-2"], Numbers::OneMore);
+    assert_eq!(tg3, [(Transmit, Some(0)), (Receive, Some(0)), (Receive, Some(1))]);
+    // idpf before and since its names have the queue's number.
+    let old = of(&["idpf-eth0-TxRx-1", "idpf-eth0-TxRx-3", "idpf-eth0-Tx-4"], Numbers::Vector);
+    assert_eq!(old, [(Both, None), (Both, None), (Transmit, None)]);
+    let new = of(&["idpf-eth0-TxRx-0", "idpf-eth0-TxRx-1", "idpf-eth0-Tx-2"], Numbers::Vector);
+    assert_eq!(new, [(Both, Some(0)), (Both, Some(1)), (Transmit, Some(2))]);
+    // bnxt before Linux 6.12 has room for 17 letters: queue 1, and 10 with the 0 cut off. Longer names lose all of the number.
+    let named = |name| Named::of(name, &["enp4s0f0p0"]);
+    let cut =
+        roles(&[named("enp4s0f0p0-TxRx-0"), named("enp4s0f0p0-TxRx-1"), named("enp4s0f0p0-TxRx-1")], Numbers::Queue);
+    assert_eq!(cut, [(Both, Some(0)), (Both, None), (Both, None)]);
+    let cut = roles(&[Named::of("enp4s0f0np0-TxRx-", &["enp4s0f0np0"])], Numbers::Queue);
+    assert_eq!(cut, [(Both, None)]);
+    // One block for each direction.
+    let gve = of(&["eth%d-ntfy-block.0", "eth%d-ntfy-block.1"], Numbers::Queue);
+    assert_eq!(gve, [(Transmit, Some(0)), (Receive, Some(0))]);
 }
