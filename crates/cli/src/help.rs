@@ -78,6 +78,21 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "mode set",
+        &[
+            (
+                "sudo napier mode set --dev eth0 --mode suspend20 --dry-run",
+                "what would be changed, and what is there now",
+            ),
+            (
+                "sudo napier mode set --dev eth0 --mode suspend20",
+                "for programs that set up their epoll instances themselves",
+            ),
+        ],
+    ),
+    ("mode show", &[("napier mode show", "the mode of each interface's NAPI instances, and what keeps it")]),
+    ("mode clear", &[("sudo napier mode clear --dev eth0", "back to what was there")]),
+    (
         "advise",
         &[
             ("napier advise --rate 120k --p99 250", "99 % of the answers within 250 us"),

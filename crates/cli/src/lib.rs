@@ -17,6 +17,7 @@ mod host;
 mod host_tune;
 mod jobs;
 mod load;
+mod mode;
 mod mode_names;
 #[cfg(test)]
 mod names_tests;
@@ -80,6 +81,9 @@ enum Command {
     /// What stays changed on this machine until it is asked back
     #[command(subcommand)]
     Host(host::Host),
+    /// Modes that stay on an interface without this command
+    #[command(subcommand)]
+    Mode(mode::ModeCommand),
     /// Say which mode to take for a workload, from a simulated machine, and what would change that
     Advise(advise::AdviseArgs),
     /// One experiment: what a part costs, or how long it takes.
@@ -240,17 +244,14 @@ pub fn main() -> ExitCode {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let interrupted = &interrupt.flag;
     napier_linux::given::heed(interrupt.flag.clone());
-    // Children of a comparison leave it to their parent.
-    let is_child = matches!(cli.command, Command::InternalLoad | Command::InternalInit { .. });
-    let is_text = matches!(cli.command, Command::Completions(_) | Command::Man(_));
-    let only_looks = matches!(&cli.command, Command::Host(host) if host.only_looks());
     napier_linux::change::called(changes_by(&cli.command));
-    let recovered = if is_child || is_text || only_looks { Vec::new() } else { host::recover_and_say() };
+    let recovered = if changes_nothing(&cli.command) { Vec::new() } else { host::recover_and_say() };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, interrupted),
         Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args, interrupted),
         Command::Host(host) => host::run(&host, recovered),
+        Command::Mode(mode) => mode::run(&mode),
         Command::Advise(args) => advise::run(&args, interrupted),
         Command::Bench(bench) => bench::run(&bench, interrupted),
         Command::Sim(sim) => sim::run(&sim, interrupted),
@@ -277,11 +278,24 @@ pub fn main() -> ExitCode {
     ended(result, &interrupt)
 }
 
+/// Whether what killed commands have left stays until another command comes.
+fn changes_nothing(command: &Command) -> bool {
+    match command {
+        Command::Host(host) => host.only_looks(),
+        Command::Mode(mode) => mode.only_looks(),
+        Command::Completions(_) | Command::Man(_) => true,
+        // Children of a comparison leave it to their parent.
+        Command::InternalLoad | Command::InternalInit { .. } => true,
+        _ => false,
+    }
+}
+
 /// The command in words, for what it changes on this machine.
 fn changes_by(command: &Command) -> &'static str {
     match command {
         Command::Run(args) => args.name(),
         Command::Host(host) => host.name(),
+        Command::Mode(mode) => mode.name(),
         Command::Compare(_) => "compare",
         Command::Doctor(_) => "doctor --fix",
         Command::Conform(_) => "conform",
@@ -360,40 +374,5 @@ fn interface_hint(said: &str, usage: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_closed_pipe_is_no_failure_whatever_wrapped_it() {
-        let io = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        struct Closed;
-        impl std::io::Write for Closed {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                Err(std::io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-        let json = serde_json::to_writer(Closed, &[1, 2]).expect_err("it is closed");
-        for error in [anyhow::Error::from(io()), json.into(), anyhow::Error::from(io()).context("printing")] {
-            assert!(is_broken_pipe(&error), "{error:?}");
-        }
-        assert!(!is_broken_pipe(&std::io::Error::other("full").into()));
-    }
-
-    #[test]
-    fn an_interface_that_stands_alone_is_told_where_it_belongs() {
-        let said = "unexpected argument 'lo' found";
-        assert_eq!(interface_hint(said, "Usage: napier doctor [OPTIONS]"), "; an interface is given as --dev lo");
-        assert!(interface_hint(said, "Usage: napier compare [OPTIONS]").contains("--dev lo, with --client"));
-        for other in [
-            "unexpected argument 'nosuchif0' found",
-            "unexpected argument '../lo' found",
-            "unexpected argument '' found",
-            "x",
-        ] {
-            assert_eq!(interface_hint(other, "Usage: napier doctor"), "");
-        }
-    }
-}
+#[path = "lib_tests.rs"]
+mod tests;

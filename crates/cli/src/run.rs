@@ -26,6 +26,7 @@ use crate::{ExitWith, Usage};
 use instances::Instances;
 use live::Live;
 use report::Report;
+pub(crate) use report::dry_run;
 use seen::{RunOutcome, Subject, Watching};
 
 /// The status of `--must-act`.
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     startable(args)?;
     let changes = changes(args)?;
     if args.dry_run {
-        return report::dry_run(args, &changes);
+        return dry_run(args.mode, args.json, &changes);
     }
     let signals = Signals::take().context("taking signals")?;
     if interrupted.load(Ordering::Relaxed) {
@@ -206,11 +207,16 @@ fn settings(args: &RunArgs) -> ProgramSettings {
     ProgramSettings { steer: args.steer, ..ProgramSettings::of(&args.mode.plan()) }
 }
 
+/// The interface of that name, here.
+pub(crate) fn device(name: &str) -> anyhow::Result<DeviceRef> {
+    DeviceRef::named(name).map_err(|error| {
+        Usage(anyhow!("there is no interface {name} in this network namespace ({error}): `ip link` lists them")).into()
+    })
+}
+
 fn changes(args: &RunArgs) -> anyhow::Result<Changes> {
     let plan = args.mode.plan();
-    let device = DeviceRef::named(&args.dev).map_err(|error| {
-        Usage(anyhow!("there is no interface {} in this network namespace ({error}): `ip link` lists them", args.dev))
-    })?;
+    let device = device(&args.dev)?;
     let library = if plan.wait().is_some() { Some(library(args)?) } else { None };
     let lines = lines_of(&plan, &device).map_err(|error| anyhow!("{error}"))?;
     Ok(Changes { device, lines, settings: settings(args), library })

@@ -12,6 +12,8 @@ mod faults;
 mod ledger;
 #[path = "run/loops.rs"]
 mod loops;
+#[path = "run/mode.rs"]
+mod mode;
 #[path = "run/programs.rs"]
 mod programs;
 #[path = "run/seen.rs"]

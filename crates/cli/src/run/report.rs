@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::bail;
+use napier_lab::modes::Mode;
 use napier_linux::change::{Entry, Undone, preview, shown};
 use serde_json::{Value, json};
 
@@ -10,11 +11,11 @@ use super::seen::RunOutcome;
 use super::{Changes, RunArgs};
 
 /// Prints what would be changed.
-pub(crate) fn dry_run(args: &RunArgs, changes: &Changes) -> anyhow::Result<()> {
+pub(crate) fn dry_run(mode: Mode, as_json: bool, changes: &Changes) -> anyhow::Result<()> {
     let previews = preview(&changes.lines);
     let refused = previews.iter().filter(|preview| preview.now.is_err()).count();
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if as_json {
         let line = |preview: &napier_linux::change::Preview| {
             json!({
                 "key": preview.line.key,
@@ -28,7 +29,7 @@ pub(crate) fn dry_run(args: &RunArgs, changes: &Changes) -> anyhow::Result<()> {
         };
         let lines: Vec<Value> = previews.iter().map(line).collect();
         let document = json!({
-            "mode": args.mode.to_string(), "dev": changes.device.name, "lines": lines, "program": changes.program_lines(),
+            "mode": mode.to_string(), "dev": changes.device.name, "lines": lines, "program": changes.program_lines(),
         });
         writeln!(out, "{document}")?;
     } else {

@@ -123,7 +123,8 @@ impl Journal {
     }
 
     /// Its file.
-    pub(super) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 

@@ -49,7 +49,7 @@ pub use napi::{NapiAttribute, NapiKey};
 pub use napier_core::control::cpu_list;
 pub use places::{STATE_VARIABLE, state_dir};
 pub use plan::lines_of;
-pub use recover::{Recovered, pending, recover, undo_kept};
+pub use recover::{Recovered, pending, recover, undo_kept, undo_one};
 pub use show::{ChangeState, Changed, found, unseen};
 pub use thread::{ThreadKey, ThreadSetting};
 pub use trial::{Trial, TrialEnd, confirm_all, is_remote, overdue};

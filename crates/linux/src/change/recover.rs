@@ -9,7 +9,7 @@ use super::line::Entry;
 use super::machine::{LockedBy, MachineLock};
 use super::places::{self, journals};
 use super::read::{Contents, lock_left, parse, set_aside};
-use super::show;
+use super::show::{self, Changed};
 use super::undo::{Undone, undo};
 use crate::setting::DeviceRef;
 use crate::{Netns, NetnsId, device, netns};
@@ -74,6 +74,12 @@ pub fn recover() -> Vec<Recovered> {
 #[must_use]
 pub fn undo_kept() -> Vec<Recovered> {
     journals(&places::all()).into_iter().filter_map(|path| recover_one(&path, |_| true)).collect()
+}
+
+/// Puts back what one command keeps in force, as [`found`](super::found) has it; `None` if all of it is as it was before, or the command runs.
+#[must_use]
+pub fn undo_one(changed: &Changed) -> Option<Recovered> {
+    recover_one(&changed.journal, |_| true)
 }
 
 /// Interfaces (and the machine) that something of this start of the kernel is in force on, and whether it shall stay.
