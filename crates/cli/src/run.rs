@@ -3,6 +3,7 @@
 mod instances;
 mod live;
 mod report;
+mod rings;
 mod seen;
 
 use std::ffi::OsString;
@@ -128,6 +129,9 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
         );
     }
     let attached = args.attach.map(|pid| attachable(pid, &settings(args))).transpose()?;
+    if let Some(process) = &attached {
+        rings::refuse_suspension(process, args.mode, &settings(args))?;
+    }
     startable(args)?;
     let changes = changes(args)?;
     if args.dry_run {
@@ -175,6 +179,9 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     crate::say::say(&seen.lines());
     report.seen(&seen);
     report.counts(live.counts());
+    let (rings_set, rings_missed) = live.rings();
+    crate::say::say(rings::at_the_end(&rings_missed).as_slice());
+    report.rings(rings_set, &rings_missed);
     report.renewed(live.renewed());
     let ledger = live.end();
     report.changed(ledger.entries());

@@ -16,6 +16,8 @@ mod loops;
 mod mode;
 #[path = "run/programs.rs"]
 mod programs;
+#[path = "run/rings.rs"]
+mod rings;
 #[path = "run/seen.rs"]
 mod seen;
 #[path = "run/steer.rs"]

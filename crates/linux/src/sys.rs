@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod keeper;
+pub(crate) mod ring;
 pub(crate) mod sched;
 pub(crate) mod seccomp;
 pub(crate) mod signals;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use napier_linux::change::Ledger;
 use napier_linux::process::{
-    Answer, Ended, Meeting, Process, Program, ProgramSettings, Roots, SignalSeen, Signals, Strict, Watcher, wait_for,
-    wait_for_one,
+    Answer, Ended, Meeting, MissedRing, Process, Program, ProgramSettings, Roots, Scan, SignalSeen, Signals, Strict,
+    Watcher, wait_for, wait_for_one,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -70,6 +70,11 @@ impl Live {
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let (epolls, sockets) = self.watcher.counts();
         (epolls, sockets, self.strict.as_ref().map_or(0, Strict::answered))
+    }
+
+    /// Rings of io_uring that were registered, and those that the mode does not reach.
+    pub(crate) fn rings(&self) -> (usize, Vec<MissedRing>) {
+        (self.watcher.rings_set(), self.watcher.rings_missed().to_vec())
     }
 
     /// How often the interface had new instances.
@@ -140,10 +145,9 @@ impl Live {
         for _ in 0..ANSWERS_MAX {
             let Some(held) = strict.next_held()? else { break };
             follows.get_or_insert(false);
-            // Noted before its first descriptor is set.
-            if held.pid.is_some_and(|pid| !self.watcher.knows(pid)) {
-                let scan = self.watcher.scan(&mut self.ledger, Instant::now());
-                crate::say::say(&scan.said);
+            // Noted before its first descriptor is set. A ring that is going to be enabled is set by the look itself.
+            if held.enables_ring() || held.pid.is_some_and(|pid| !self.watcher.knows(pid)) {
+                say(&self.watcher.scan(&mut self.ledger, Instant::now()));
             }
             match strict.answer(&held)? {
                 Answer::Done => {}
@@ -168,12 +172,17 @@ impl Live {
         let scan = self.watcher.scan(&mut self.ledger, begun);
         let now = Instant::now();
         self.watcher.took(now - begun);
-        crate::say::say(&scan.said);
+        say(&scan);
         if let Some(meeting) = &mut self.meeting {
             crate::say::say(&meeting.look(self.watcher.processes(), now));
         }
         self.watcher.pause(now).min(until)
     }
+}
+
+fn say(scan: &Scan) {
+    crate::say::say(&scan.said);
+    crate::say::say(&scan.missed);
 }
 
 /// The thread that passes signals on, and waits for the program.

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use anyhow::bail;
 use napier_lab::modes::Mode;
 use napier_linux::change::{Entry, Undone, preview, shown};
+use napier_linux::process::MissedRing;
 use serde_json::{Value, json};
 
 use super::seen::RunOutcome;
@@ -67,6 +68,12 @@ impl Report {
         self.0["epolls_set"] = epolls.into();
         self.0["sockets_set"] = sockets.into();
         self.0["made_set"] = strict.into();
+    }
+
+    /// Rings of io_uring that were registered, and those that are not reached.
+    pub(crate) fn rings(&mut self, set: usize, missed: &[MissedRing]) {
+        self.0["rings_set"] = set.into();
+        self.0["rings_missed"] = json!(missed);
     }
 
     /// Whether the mode acts.

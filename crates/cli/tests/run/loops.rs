@@ -23,7 +23,7 @@ fn source(name: &str) -> String {
 }
 
 /// A program in C; `None`, said aloud, where it cannot be built.
-fn built(test: &str, bench: &Bench, name: &str, libraries: &[&str]) -> Option<String> {
+pub(super) fn built(test: &str, bench: &Bench, name: &str, libraries: &[&str]) -> Option<String> {
     let program = bench.folder.file(name);
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-w", "-o", &program, &source(&format!("{name}.c"))]).args(libraries).arg("-lpthread");

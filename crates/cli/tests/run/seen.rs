@@ -15,13 +15,13 @@ use super::bench::{Bench, stderr};
 use super::common::{NAPIER, Running, has};
 
 /// Requests from the other end of the pair, one after the other, until it is dropped.
-struct Client {
+pub(super) struct Client {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Client {
-    fn begin(bench: &Bench, port: u16) -> Self {
+    pub(super) fn begin(bench: &Bench, port: u16) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, netns) = (Arc::clone(&stop), bench.client().netns().clone());
         let thread = std::thread::spawn(move || {
@@ -42,7 +42,7 @@ impl Client {
         Self { stop, thread: Some(thread) }
     }
 
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().expect("it runs").join().expect("each question was answered");
     }

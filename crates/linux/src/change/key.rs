@@ -135,6 +135,8 @@ mod tests {
             r#"{"at":"program","process":{"pid":7,"start":9,"name":"web"},"settings":{"epoll":{"busy_poll_usecs":0,"busy_poll_budget":8,"prefer_busy_poll":true},"sockets":[{"option":46,"value":50}],"steer":true}}"#,
             r#"{"at":"descriptor","process":{"pid":7,"start":9,"name":"web"},"fd":5,"setting":{"is":"socket","inode":11,"cookie":12,"option":46}}"#,
             r#"{"at":"descriptor","process":{"pid":7,"start":9,"name":"web"},"fd":5,"setting":{"is":"epoll"}}"#,
+            r#"{"at":"descriptor","process":{"pid":7,"start":9,"name":"web"},"fd":5,"setting":{"is":"ring","inode":11}}"#,
+            r#"{"at":"program","process":{"pid":7,"start":9,"name":"web"},"settings":{"ring":{"busy_poll_usecs":64,"prefer_busy_poll":true}}}"#,
             r#"{"at":"file","path":"/proc/irq/24/smp_affinity_list"}"#,
             r#"{"at":"ethtool","device":{"ifindex":2,"name":"eth0"},"group":"coalesce","name":"rx-usecs"}"#,
             r#"{"at":"thread","tid":3,"started":4,"name":"napi/eth0-1","setting":"affinity"}"#,

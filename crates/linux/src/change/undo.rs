@@ -73,6 +73,7 @@ impl Undone {
             Ok(()) => {}
             Err(KeyError::Gone(_)) if key.is_of_program() => {}
             Err(KeyError::Away(what)) => self.leave_away(entry, before, &what),
+            Err(KeyError::Fixed(what)) => self.left.push(format!("{key}: {what}")),
             Err(KeyError::NotHere(_)) if key.setting().is_of_queue() => {
                 self.leave_away(entry, before, "its queue is switched off")
             }

@@ -54,7 +54,7 @@ fn all() -> BTreeMap<u64, Vec<Place>> {
         for entry in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
             let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let Ok(link) = fs::read_link(entry.path()) else { continue };
-            if let Some(Kind::Socket(inode)) = link.to_str().and_then(kind_of) {
+            if let Some(Kind::Socket(inode)) = link.to_str().and_then(|link| kind_of(link, || 0)) {
                 found.entry(inode).or_default().push((pid, fd));
             }
         }

@@ -7,6 +7,7 @@
 pub(crate) mod copies;
 mod holders;
 mod program;
+pub(crate) mod ring;
 mod settings;
 pub(crate) mod sockets;
 pub(crate) mod steer;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open, pidfd_send_signal};
@@ -24,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use crate::procfs::Stat;
 use crate::setting::KeyError;
 
-pub use program::{AS_MADE, IN_FORCE, ProgramKey, ProgramSettings};
+pub use program::{AS_MADE, IN_FORCE, ONLY_EPOLL, ProgramKey, ProgramSettings};
+pub use ring::RingValue;
 pub use settings::{DescriptorKey, DescriptorSetting, OwnSettings};
 pub use values::{EpollValue, SocketValue};
 
@@ -63,6 +66,8 @@ pub enum Kind {
     Epoll,
     /// A socket, with its inode.
     Socket(u64),
+    /// A ring of io_uring, with its inode, which no other ring has (`io_uring/io_uring.c io_uring_get_file`).
+    Ring(u64),
 }
 
 /// A process that is held: its number cannot become another's while this lives.
@@ -142,9 +147,10 @@ impl Process {
                 found.st_ino == inode
                     && rustix::fs::FileType::from_raw_mode(found.st_mode) == rustix::fs::FileType::Socket
             }),
-            Kind::Epoll => {
+            Kind::Epoll | Kind::Ring(_) => {
                 let link = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd())).map_err(KeyError::Io)?;
-                link.to_str().and_then(kind_of) == Some(kind)
+                let inode = || rustix::fs::fstat(&copy).map_or(0, |found| found.st_ino);
+                link.to_str().and_then(|link| kind_of(link, inode)) == Some(kind)
             }
         };
         if is_it {
@@ -153,7 +159,7 @@ impl Process {
         Err(KeyError::Gone(format!("{} has closed descriptor {fd}", self.who)))
     }
 
-    /// Its epoll instances and sockets, with their numbers.
+    /// Its epoll instances, sockets and rings, with their numbers.
     ///
     /// # Errors
     /// [`KeyError::Gone`], [`KeyError::Denied`].
@@ -165,7 +171,8 @@ impl Process {
             let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             // Closed since.
             let Ok(link) = fs::read_link(entry.path()) else { continue };
-            if let Some(kind) = link.to_str().and_then(kind_of) {
+            let inode = || fs::metadata(entry.path()).map_or(0, |found| found.ino());
+            if let Some(kind) = link.to_str().and_then(|link| kind_of(link, inode)) {
                 found.push((fd, kind));
             }
         }
@@ -174,6 +181,14 @@ impl Process {
             return Err(KeyError::Gone(format!("{} has ended", self.who)));
         }
         Ok(found)
+    }
+
+    /// Whether rings of io_uring are all that could wait for its sockets: it has both, and no epoll instance.
+    ///
+    /// # Errors
+    /// As [`Process::descriptors`].
+    pub fn has_rings_alone(&self) -> Result<bool, KeyError> {
+        Ok(ring::are_alone(self.descriptors()?.iter().map(|(_, kind)| kind)))
     }
 
     /// Whether it has ended, waited for or not.
@@ -199,7 +214,6 @@ impl Process {
     /// # Errors
     /// It has ended, or may not be looked at.
     pub fn netns(&self) -> Result<u64, KeyError> {
-        use std::os::unix::fs::MetadataExt as _;
         let found = fs::metadata(format!("/proc/{}/ns/net", self.who.pid));
         found.map(|found| found.ino()).map_err(|error| self.refused(error))
     }
@@ -223,10 +237,12 @@ impl AsFd for Process {
 /// What looking into another process needs. Source: `kernel/ptrace.c __ptrace_may_access`.
 const PTRACE: &str = "CAP_SYS_PTRACE (a program of your own that is setuid or not dumpable counts as another user's)";
 
-/// What a link of `/proc/PID/fd` leads to.
-fn kind_of(link: &str) -> Option<Kind> {
-    if link == "anon_inode:[eventpoll]" {
-        return Some(Kind::Epoll);
+/// What a link of `/proc/PID/fd` leads to; `anonymous` is asked for the inode of what has it not in its name.
+fn kind_of(link: &str, anonymous: impl FnOnce() -> u64) -> Option<Kind> {
+    match link {
+        "anon_inode:[eventpoll]" => return Some(Kind::Epoll),
+        "anon_inode:[io_uring]" => return Some(Kind::Ring(anonymous())),
+        _ => {}
     }
     let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
     inode.parse().ok().map(Kind::Socket)
@@ -238,7 +254,9 @@ mod tests {
 
     #[test]
     fn links_of_descriptors_are_told_apart() {
+        let kind_of = |link| kind_of(link, || 7);
         assert_eq!(kind_of("anon_inode:[eventpoll]"), Some(Kind::Epoll));
+        assert_eq!(kind_of("anon_inode:[io_uring]"), Some(Kind::Ring(7)));
         assert_eq!(kind_of("socket:[4711]"), Some(Kind::Socket(4711)));
         assert!(
             ["/dev/null", "pipe:[1]", "anon_inode:[eventfd]", "socket:[x]"].iter().all(|link| kind_of(link).is_none())

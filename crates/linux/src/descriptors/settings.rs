@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use napier_core::sockopt::BusyOption;
 use serde::{Deserialize, Serialize};
 
+use super::ring::RingState;
 use super::sockets::{self, Wanted};
 use super::values::{EpollValue, SocketValue, epoll_value, read_option, set_epoll, write_option};
 use super::{Kind, Process, ProcessRef, copies, holders, steer};
@@ -29,6 +30,11 @@ pub enum DescriptorSetting {
         /// The option's number.
         option: i32,
     },
+    /// Whether a ring of io_uring busy polls: `off`, or `usecs/prefer`.
+    Ring {
+        /// The ring.
+        inode: u64,
+    },
     /// The program by which its group gets connections.
     Steering {
         /// The socket.
@@ -45,6 +51,7 @@ impl DescriptorSetting {
         match self {
             Self::Epoll => "EPIOCSPARAMS",
             Self::Socket { option, .. } => BusyOption::from_number(*option).map_or("an option", BusyOption::name),
+            Self::Ring { .. } => "IORING_REGISTER_NAPI",
             Self::Steering { .. } => "SO_ATTACH_REUSEPORT_CBPF",
         }
     }
@@ -56,6 +63,7 @@ impl DescriptorSetting {
             Self::Socket { option, .. } => self.with(process, fd, move |fd| {
                 read_option(fd, SocketValue { option, value: 0 }).map(|value| value.map(|value| value.to_string()))
             }),
+            Self::Ring { .. } => self.with(process, fd, |fd| RingState::of(fd).map(|state| Some(state.to_string()))),
             Self::Steering { .. } => self.with(process, fd, |_| Ok(None)),
         }
     }
@@ -71,6 +79,10 @@ impl DescriptorSetting {
                 let value = SocketValue { option, value: text.parse().map_err(|_| wrong())? };
                 self.with(process, fd, move |fd| write_option(fd, value))
             }
+            Self::Ring { .. } => {
+                let state = RingState::parse(text).ok_or_else(wrong)?;
+                self.with(process, fd, move |fd| state.set(fd))
+            }
             Self::Steering { .. } => self.with(process, fd, steer::put_back),
         }
     }
@@ -85,6 +97,7 @@ impl DescriptorSetting {
     ) -> Result<R, KeyError> {
         let (inode, cookie) = match *self {
             Self::Epoll => return copies::one(&Process::again(process)?, fd, Kind::Epoll, act),
+            Self::Ring { inode } => return copies::one(&Process::again(process)?, fd, Kind::Ring(inode), act),
             Self::Socket { inode, cookie, .. } | Self::Steering { inode, cookie } => (inode, cookie),
         };
         let checked = move |fd: BorrowedFd<'_>| {
@@ -107,7 +120,7 @@ impl DescriptorSetting {
     /// Whether nothing is left that has it. Asks no descriptor.
     pub(crate) fn is_over(&self, process: &ProcessRef) -> bool {
         match *self {
-            Self::Epoll => Process::again(process).is_err(),
+            Self::Epoll | Self::Ring { .. } => Process::again(process).is_err(),
             Self::Socket { inode, .. } | Self::Steering { inode, .. } => !holders::is_open(inode),
         }
     }
@@ -152,6 +165,8 @@ impl fmt::Display for DescriptorKey {
 #[derive(Debug, Default)]
 pub struct OwnSettings {
     pub(super) epolls: HashSet<(ProcessRef, i32)>,
+    /// By inode.
+    pub(super) rings: HashSet<u64>,
     /// By inode and option.
     sockets: HashMap<(u64, i32), i32>,
 }
@@ -170,6 +185,9 @@ impl OwnSettings {
             DescriptorSetting::Socket { inode, option, .. } => {
                 let before = before.and_then(|before| before.parse().ok());
                 self.sockets.extend(before.map(|before| ((*inode, *option), before)));
+            }
+            DescriptorSetting::Ring { inode } => {
+                self.rings.insert(*inode);
             }
             DescriptorSetting::Steering { .. } => {}
         }

@@ -178,8 +178,12 @@ fn suspension_not_used(facts: &Facts, program: &Program) -> Option<Finding> {
     );
     let why = "Interrupts are suspended only by an epoll instance that prefers busy polling and finds events. For other waits what is left of \
                the mode is deferral, which makes packets later.";
-    let advice = "Set prefer_busy_poll of its epoll instances (napier run --mode suspendX does), or if it does not wait with epoll, take \
-                  another mode: threaded, or base.";
+    let advice = if misses.iter().any(|miss| matches!(miss, Unreached::Ring { .. })) {
+        "Take a mode that acts on rings of io_uring: napibusy (napier run), or threaded."
+    } else {
+        "Set prefer_busy_poll of its epoll instances (napier run --mode suspendX does), or if it does not wait with epoll, take \
+         another mode: threaded, or base."
+    };
     Some(Finding::new("suspension-not-used", Severity::Serious, what, why).of(device).advice(advice))
 }
 
@@ -231,7 +235,9 @@ fn ring_not_polled(facts: &Facts, program: &Program) -> Option<Finding> {
     );
     let why = "Parameters of epoll instances and options of sockets do nothing in io_uring, which polls only where the ring was registered for \
                it. What is in force is deferral alone. io_uring has no suspension.";
-    let advice = "Have the program register its ring (IORING_REGISTER_NAPI), or take a mode that needs nothing of it: threaded, or base.";
+    let advice = "Register the ring: napier run --mode napibusy --attach PID does so from outside, but for rings that take settings from one thread \
+                  alone (IORING_SETUP_SINGLE_ISSUER). For these have the program do it (IORING_REGISTER_NAPI), or take a mode that needs \
+                  nothing of it: threaded, or base.";
     Some(Finding::new("ring-not-polled", Severity::Warning, what, why).of(device).advice(advice))
 }
 

@@ -1,7 +1,6 @@
 //! A program, from outside: its threads in `/proc`, its descriptors by `pidfd_getfd(2)`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +12,8 @@ use super::machine::{names, text};
 use super::{Epoll, EpollParams, FactsError, Program, Ring, Socket, Thread};
 use crate::change::KeyError;
 use crate::descriptors::copies::{self, Asked};
-use crate::descriptors::{Kind, Process};
+use crate::descriptors::ring::RingState;
+use crate::descriptors::{Kind, Process, RingValue};
 use crate::socket::BusyOption;
 use crate::{Netns, epoll, link, socket, sys};
 
@@ -59,14 +59,15 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
     // A copy has effects: each is there for these calls only, and no thread waits for its close.
     let asked = found.iter().map(|(fd, kind)| Asked { process: process.clone(), fd: *fd, kind: *kind }).collect();
     let (wanted, places) = (found.clone(), Places::read());
-    program.rings = rings(pid);
     let answers = copies::each(asked, move |at, copy| match wanted[at] {
         (fd, Kind::Epoll) => DescriptorFacts::Epoll(epoll_facts(pid, fd, copy)),
+        (fd, Kind::Ring(_)) => DescriptorFacts::Ring(ring_facts(fd, copy)),
         (fd, Kind::Socket(_)) => DescriptorFacts::Socket(fd, socket_facts(fd, copy), ends(copy)),
     });
     for answer in answers {
         match answer {
             Ok(DescriptorFacts::Epoll(epoll)) => program.epolls.push(epoll),
+            Ok(DescriptorFacts::Ring(ring)) => program.rings.push(ring),
             Ok(DescriptorFacts::Socket(fd, socket, ends)) => {
                 places.note(fd, ends, socket.as_ref().and_then(|facts| facts.napi_id), program);
                 program.sockets.extend(socket);
@@ -78,11 +79,13 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
     }
     program.epolls.sort_by_key(|epoll| epoll.fd);
     program.sockets.sort_by_key(|socket| socket.fd);
+    program.rings.sort_by_key(|ring| ring.fd);
     Ok(())
 }
 
 enum DescriptorFacts {
     Epoll(Epoll),
+    Ring(Ring),
     Socket(i32, Option<Socket>, ConnectionEnds),
 }
 
@@ -108,22 +111,13 @@ fn socket_facts(fd: i32, own: BorrowedFd<'_>) -> Option<Socket> {
     is_any.then_some(Socket { fd, busy_poll_usecs, prefer_busy_poll, napi_id })
 }
 
-/// Whether a ring of io_uring busy polls for its sockets; `None` where the kernel does not say. Source: `io_uring/fdinfo.c`, since Linux
-/// 6.9.
-fn ring_polls(pid: u32, fd: i32) -> Option<bool> {
-    let info = text(&format!("/proc/{pid}/fdinfo/{fd}"))?;
-    info.lines().find_map(|line| line.trim().strip_prefix("NAPI:")).map(|state| state.trim().starts_with("enabled"))
-}
-
-/// Rings of io_uring of a process.
-fn rings(pid: u32) -> Vec<Ring> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
-    let ring = |entry: fs::DirEntry| {
-        let is_ring = fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]");
-        let fd = entry.file_name().to_str()?.parse().ok()?;
-        is_ring.then(|| Ring { fd, polls: ring_polls(pid, fd) })
+fn ring_facts(fd: i32, own: BorrowedFd<'_>) -> Ring {
+    let (polls, value) = match RingState::of(own) {
+        Ok(RingState::Off) => (Some(false), RingValue::default()),
+        Ok(RingState::Polls(value) | RingState::Named(value)) => (Some(true), value),
+        Err(_) => (None, RingValue::default()),
     };
-    entries.filter_map(ring).collect()
+    Ring { fd, polls, busy_poll_usecs: value.busy_poll_usecs, prefer_busy_poll: value.prefer_busy_poll }
 }
 
 /// What a socket is between.

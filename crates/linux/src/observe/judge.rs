@@ -304,6 +304,9 @@ impl Miss {
                 "interrupts would be suspended when it takes events, and nothing takes that back when it sleeps, so a packet may wait \
                  for irq-suspend-timeout: the instance is left without the mode"
             }
+            _ if needs.suspends && matches!(what, Unreached::Ring { .. }) => {
+                "deferral alone is in force there, for only epoll suspends interrupts"
+            }
             _ if needs.epolls => "nothing of it polls there, and deferral alone is in force",
             _ => "nothing of it polls there",
         };

@@ -57,12 +57,16 @@ pub struct Through {
 }
 
 /// A ring of io_uring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Ring {
     /// Descriptor in the program.
     pub fd: i32,
     /// It busy polls for its sockets (`IORING_REGISTER_NAPI`); `None` where the kernel does not say.
     pub polls: Option<bool>,
+    /// For so long at a time; 0 if it does not.
+    pub busy_poll_usecs: u32,
+    /// Whether interrupts stay masked while it polls.
+    pub prefer_busy_poll: bool,
 }
 
 /// An epoll instance.

@@ -124,7 +124,8 @@ pub fn unreached(program: &Program, waits: &Waits, needs: Needs) -> Vec<Unreache
         found.extend(epolls_behind_others(program, &habits));
         found.extend(rings(program, needs, uses_rings));
         found.extend([How::Poll, How::Select, How::Receive].into_iter().filter_map(calls));
-        let rings_poll = program.rings.iter().any(|ring| ring.polls == Some(true));
+        // Of one that was in use when it was asked that is not known.
+        let rings_poll = program.rings.iter().any(|ring| ring.polls != Some(false));
         if found.is_empty() && in_epolls == 0 && !rings_poll && !program.internet.is_empty() && has_time(waits) {
             found.push(Unreached::NoEpoll { sockets: program.internet.len() });
         }

@@ -72,13 +72,16 @@ fn an_epoll_instance_behind_another_call_is_found() {
 
 #[test]
 fn rings_are_asked_whether_they_poll() {
-    let ring = |polls| Program { rings: vec![Ring { fd: 5, polls }], ..program(vec![]) };
+    let ring = |polls| Program { rings: vec![Ring { fd: 5, polls, ..Ring::default() }], ..program(vec![]) };
     let waits = waits(&[(How::Ring, 5)]);
     assert_eq!(unreached(&ring(Some(false)), &waits, EPOLLS), [Unreached::Ring { fd: 5, polls: false }]);
     assert_eq!(unreached(&ring(Some(true)), &waits, EPOLLS), [Unreached::Ring { fd: 5, polls: true }]);
     let busy = Needs { suspends: false, ..EPOLLS };
     assert_eq!(unreached(&ring(Some(true)), &waits, busy), []);
     // A ring for files, beside an epoll instance.
-    let files = Program { rings: vec![Ring { fd: 5, polls: Some(false) }], ..program(vec![epoll(3, &[10])]) };
+    let files = Program {
+        rings: vec![Ring { fd: 5, polls: Some(false), ..Ring::default() }],
+        ..program(vec![epoll(3, &[10])])
+    };
     assert_eq!(unreached(&files, &Waits::default(), EPOLLS), []);
 }

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::net::getpeername;
 
 use crate::descriptors::copies::{self, Asked};
+use crate::descriptors::ring::RingState;
 use crate::descriptors::sockets::{self, Wanted};
 use crate::descriptors::values::{
     EpollValue, SocketValue, epoll_value, is_internet, read_option, set_epoll, write_option,
@@ -35,6 +36,31 @@ fn set_one(fd: BorrowedFd<'_>, wanted: EpollValue) -> Result<(), KeyError> {
     set_epoll(fd, wanted)?;
     let found = epoll_value(fd)?;
     if found == wanted { Ok(()) } else { Err(KeyError::ReadsAs { found: found.to_string() }) }
+}
+
+/// Asks rings.
+pub(super) fn rings(asked: &[Asked]) -> Vec<Result<RingState, KeyError>> {
+    let answers = copies::each(asked.to_vec(), |_, fd| RingState::of(fd));
+    answers.into_iter().map(|answer| answer.and_then(|answer| answer)).collect()
+}
+
+/// Sets rings, if they still have what they had.
+pub(super) fn set_rings(asked: &[(Asked, RingState)], wanted: RingState) -> Vec<Result<(), KeyError>> {
+    let before: Vec<RingState> = asked.iter().map(|(_, found)| *found).collect();
+    let asked = asked.iter().map(|(one, _)| one.clone()).collect();
+    let answers = copies::each(asked, move |at, fd| {
+        if RingState::of(fd)? != before[at] {
+            return Err(KeyError::Away("it was changed meanwhile".to_owned()));
+        }
+        wanted.set(fd)?;
+        match RingState::of(fd) {
+            // In use, and so not shown: the kernel has taken it.
+            Err(KeyError::Away(_)) => Ok(()),
+            Ok(found) if found != wanted => Err(KeyError::ReadsAs { found: found.to_string() }),
+            read => read.map(|_| ()),
+        }
+    });
+    answers.into_iter().map(|answer| answer.and_then(|answer| answer)).collect()
 }
 
 /// What is known of the first of those descriptors that is the same open instance. Where the kernel does not tell, it is the one with

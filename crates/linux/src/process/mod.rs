@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! Watcher --every few ms--> processes of the program: /proc/PID/task/*/children
-//!                           their descriptors: /proc/PID/fd --pidfd_getfd--> EPIOCSPARAMS, SO_BUSY_POLL, ...
+//!                           their descriptors: /proc/PID/fd --pidfd_getfd--> EPIOCSPARAMS, SO_BUSY_POLL, IORING_REGISTER_NAPI
 //! ```
 //!
-//! What is not seen: descriptors of a thread that has a table of its own (`unshare(CLONE_FILES)`), rings of io_uring that hold
-//! sockets without a descriptor, and objects that went to a process outside of the program.
+//! What is not seen: descriptors of a thread that has a table of its own (`unshare(CLONE_FILES)`), sockets that rings of io_uring hold
+//! without a descriptor (the ring itself is), and objects that went to a process outside of the program.
 
 mod accepted;
 mod child;
@@ -23,8 +23,8 @@ mod watcher;
 use std::path::PathBuf;
 
 pub use crate::descriptors::{
-    DescriptorKey, DescriptorSetting, EpollValue, Kind, OwnSettings, Process, ProcessRef, ProgramKey, ProgramSettings,
-    SocketValue,
+    DescriptorKey, DescriptorSetting, EpollValue, Kind, ONLY_EPOLL, OwnSettings, Process, ProcessRef, ProgramKey,
+    ProgramSettings, RingValue, SocketValue,
 };
 pub use child::{Ended, Program};
 pub use met::{Library, LibraryCounts, Meeting, library_in};
@@ -32,7 +32,7 @@ pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for
 pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
 pub use strict::{Answer, HeldCall, Strict};
 pub use tree::descendants;
-pub use watcher::{Roots, Scan, Watcher};
+pub use watcher::{MissedRing, Roots, Scan, Watcher};
 
 /// The former name, for one version.
 #[deprecated(note = "it is `HeldCall`")]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! program: epoll_create1, socket --held--> Strict: makes it, sets it, gives it --> the call returns its number
+//!          io_uring_register(IORING_REGISTER_ENABLE_RINGS) --held--> the watcher registers the ring --> the call goes on
 //!                                 \------> the keeper, if this process has ended: --> the call goes on as if it had not been held
 //! ```
 //!
@@ -10,6 +11,9 @@
 //! another network namespace, and protocols that ask for rights. A socket is made with the user and group of the thread that asked,
 //! for they are what it is filtered and accounted by; so are its control group and its security label, which no other process can give it:
 //! the call of a thread that has others than this process goes on, and its socket is looked for at once ([`Answer::Follows`]).
+//!
+//! A ring of io_uring that is made disabled takes settings from any process until it is enabled; one for a single thread from that thread alone
+//! then. A ring that is made enabled for a single thread belongs to the thread that makes it, so it cannot be made here.
 
 use std::fs;
 use std::io;
@@ -23,7 +27,7 @@ use crate::descriptors::ProgramSettings;
 use crate::descriptors::values::{set_epoll, write_option};
 use crate::setting::KeyError;
 use crate::sys::keeper::{Handed, Keeper};
-use crate::sys::seccomp::{self, Call, EPOLL_CREATE, EPOLL_CREATE1, SOCKET};
+use crate::sys::seccomp::{self, Call, ENABLE_RINGS, EPOLL_CREATE, EPOLL_CREATE1, SOCKET};
 
 /// Held calls of a program.
 #[derive(Debug)]
@@ -40,6 +44,14 @@ pub struct HeldCall {
     call: Call,
     /// The process; `None` if it has ended meanwhile.
     pub pid: Option<u32>,
+}
+
+impl HeldCall {
+    /// Whether a ring of io_uring is enabled by it: it is to be set before the answer.
+    #[must_use]
+    pub const fn enables_ring(&self) -> bool {
+        self.call.number == ENABLE_RINGS
+    }
 }
 
 /// What became of a held call.
@@ -65,6 +77,9 @@ impl Strict {
         }
         if !settings.sockets.is_empty() {
             calls.push(SOCKET);
+        }
+        if settings.ring.is_some() {
+            calls.push(ENABLE_RINGS);
         }
         let (child, listener) = seccomp::spawn(command, &calls, keeper)?;
         Ok((child, Self { listener, handed, settings: settings.clone(), answered: 0 }))
@@ -117,8 +132,10 @@ impl Strict {
     fn make(&self, call: &Call) -> Result<Made, KeyError> {
         // Registers are 64 bits; the calls take ints.
         let argument = |at: usize| call.arguments[at] as u32 as i32;
-        if call.number == SOCKET {
-            return self.make_socket(call, argument(0), argument(1), argument(2));
+        match call.number {
+            SOCKET => return self.make_socket(call, argument(0), argument(1), argument(2)),
+            ENABLE_RINGS => return Ok(Made::ByKernel),
+            _ => {}
         }
         let is_old = Some(call.number) == EPOLL_CREATE;
         let close_on_exec = !is_old && argument(0) == libc::EPOLL_CLOEXEC;

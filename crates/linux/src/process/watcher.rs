@@ -4,10 +4,14 @@
 //! is closed at once is never copied; and one that was accepted not at all, for it has what its listener has ([`Accepted`]).
 
 mod epolls;
+mod rings;
 mod sockets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+
+pub use rings::MissedRing;
+use rings::Rings;
 
 use super::accepted::Accepted;
 use crate::descriptors::copies::Asked;
@@ -15,6 +19,7 @@ use crate::descriptors::copies::Asked;
 use super::tree::descendants;
 use super::tree::hold;
 use crate::change::{AS_MADE, Entry, IN_FORCE, Key, KeyError, Ledger};
+use crate::descriptors::ring::are_alone;
 use crate::descriptors::steer::Steering;
 use crate::descriptors::{DescriptorKey, DescriptorSetting, Kind, Process, ProgramKey, ProgramSettings};
 
@@ -48,6 +53,8 @@ pub struct Scan {
     pub waiting: usize,
     /// What a person should know: refused, or changed by the program. Each is said once.
     pub said: Vec<String>,
+    /// Likewise of rings that the mode does not reach: they may be for files alone.
+    pub missed: Vec<String>,
 }
 
 /// Watches a program, and applies settings to its descriptors.
@@ -66,6 +73,7 @@ pub struct Watcher {
     inherited: BTreeSet<u64>,
     accepted: Accepted,
     steering: Steering,
+    rings: Rings,
     /// Instances are made with the settings.
     are_made_set: bool,
     is_first: bool,
@@ -106,6 +114,7 @@ impl WatchedProcess {
 struct Found {
     epolls: Vec<Asked>,
     sockets: Vec<Asked>,
+    rings: Vec<Asked>,
 }
 
 impl Watcher {
@@ -123,6 +132,7 @@ impl Watcher {
             inherited: own.into_iter().filter_map(|(_, kind)| inode_of(kind)).collect(),
             accepted: Accepted::default(),
             steering: Steering::default(),
+            rings: Rings::default(),
             are_made_set: false,
             is_first: matches!(roots, Roots::Process(_)),
             noted: 0,
@@ -155,6 +165,7 @@ impl Watcher {
         self.steering.retain(&seen);
         self.young = seen;
         self.look_at_epolls(found.epolls, ledger, &mut scan);
+        self.look_at_rings(found.rings, ledger, &mut scan, now >= self.young_until);
         if self.settings.steer {
             self.steer(&found.sockets, ledger, &mut scan);
         }
@@ -269,6 +280,8 @@ impl Watcher {
                 }
             };
             let there: BTreeSet<(i32, Kind)> = listed.iter().copied().collect();
+            let wants_rings = self.settings.ring.is_some()
+                || (self.settings.leaves_rings() && are_alone(there.iter().map(|(_, kind)| kind)));
             watched.epolls.retain(|fd, _| there.contains(&(*fd, Kind::Epoll)));
             watched.refused.retain(|descriptor| there.contains(descriptor));
             for (fd, kind) in listed {
@@ -281,6 +294,7 @@ impl Watcher {
                 let one = Asked { process: watched.process.clone(), fd, kind };
                 match kind {
                     Kind::Epoll if self.settings.epoll.is_some() => found.epolls.push(one),
+                    Kind::Ring(_) if wants_rings => found.rings.push(one),
                     Kind::Socket(inode)
                         if wants_sockets && !self.sockets.contains(&inode)
                             || self.settings.steer && !self.steering.is_other(inode) =>
@@ -324,7 +338,7 @@ fn refuse(watched: &mut WatchedProcess, error: &KeyError, scan: &mut Scan) {
 const fn inode_of(kind: Kind) -> Option<u64> {
     match kind {
         Kind::Socket(inode) => Some(inode),
-        Kind::Epoll => None,
+        Kind::Epoll | Kind::Ring(_) => None,
     }
 }
 

@@ -102,6 +102,9 @@ pub enum KeyError {
     /// What it belongs to is away, and comes back with the value that it has: a queue that is switched off.
     #[error("{0}")]
     Away(String),
+    /// Nothing can set it any more: it goes with what it belongs to.
+    #[error("{0}")]
+    Fixed(String),
     /// A capability is missing.
     #[error("not permitted: it needs {0}")]
     Denied(&'static str),

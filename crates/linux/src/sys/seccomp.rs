@@ -27,6 +27,11 @@ pub(crate) const EPOLL_CREATE: Option<i32> = None;
 pub(crate) const EPOLL_CREATE1: i32 = libc::SYS_epoll_create1 as i32;
 /// `socket`.
 pub(crate) const SOCKET: i32 = libc::SYS_socket as i32;
+/// `io_uring_register`, of which the enabling of a ring is held alone.
+pub(crate) const ENABLE_RINGS: i32 = libc::SYS_io_uring_register as i32;
+/// `IORING_REGISTER_ENABLE_RINGS`, and the same with a ring that the thread has registered (`IORING_REGISTER_USE_REGISTERED_RING`).
+/// Source: `include/uapi/linux/io_uring.h`.
+const ENABLE: [u32; 2] = [12, 12 | 1 << 31];
 
 /// A call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +56,8 @@ const ARCH_AT: u32 = 4;
 const DOMAIN_AT: u32 = 16;
 const SECOND_AT: u32 = 24;
 
-/// A filter that holds those calls, `socket` only for IPv4 and IPv6, `epoll_create1` only if it is the program's and not that of the library
-/// in it. Another instruction set's calls, and those of x32, pass.
+/// A filter that holds those calls, `socket` only for IPv4 and IPv6, `io_uring_register` only to enable a ring, `epoll_create1` only if it is
+/// the program's and not that of the library in it. Another instruction set's calls, and those of x32, pass.
 fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF};
     let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
@@ -60,11 +65,16 @@ fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
     let answer = |what| instruction(BPF_RET | BPF_K, 0, 0, what);
     let mut program = vec![load(ARCH_AT), is(ARCH, 1, 0), answer(SECCOMP_RET_ALLOW), load(NUMBER_AT)];
     for call in calls {
-        if *call == SOCKET {
+        let one_of = match *call {
+            SOCKET => Some((DOMAIN_AT, [libc::AF_INET, libc::AF_INET6].map(i32::cast_unsigned))),
+            ENABLE_RINGS => Some((SECOND_AT, ENABLE)),
+            _ => None,
+        };
+        if let Some((at, [first, second])) = one_of {
             program.push(is(call.cast_unsigned(), 0, 5));
-            program.push(load(DOMAIN_AT));
-            program.push(is(libc::AF_INET.cast_unsigned(), 1, 0));
-            program.push(is(libc::AF_INET6.cast_unsigned(), 0, 1));
+            program.push(load(at));
+            program.push(is(first, 1, 0));
+            program.push(is(second, 0, 1));
             program.push(answer(SECCOMP_RET_USER_NOTIF));
             program.push(answer(SECCOMP_RET_ALLOW));
         } else if *call == EPOLL_CREATE1 {

@@ -107,7 +107,7 @@ fn suspension_that_no_epoll_instance_uses() {
 fn rings_that_do_not_poll() {
     let mut facts = suspended(with_program(quiet()));
     program(&mut facts).epolls.clear();
-    program(&mut facts).rings = vec![Ring { fd: 5, polls: Some(false) }];
+    program(&mut facts).rings = vec![Ring { fd: 5, polls: Some(false), ..Ring::default() }];
     program(&mut facts).waits = waits(&[(How::Ring, 5)]);
     assert_eq!(one(&facts, "ring-not-polled").severity, Severity::Warning);
     assert!(one(&facts, "suspension-not-used").what.contains("io_uring"));

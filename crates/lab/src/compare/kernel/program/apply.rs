@@ -35,10 +35,13 @@ impl AppliedToProgram {
         // The program ends with this process, however that ends, so nothing has to be on disk.
         let mut ledger = Ledger::in_memory();
         let scan = watcher.scan(&mut ledger, Instant::now());
-        if !scan.said.is_empty() || (settings.epoll.is_some() && watcher.epolls() == 0) {
+        let has_none = settings.epoll.is_some() && watcher.epolls() == 0 && watcher.rings_set() == 0;
+        if !scan.said.is_empty() || has_none {
             drop(ledger.put_back());
             ensure!(scan.said.is_empty(), "{}", scan.said.join("; "));
-            bail!("the program has no epoll descriptor, so this mode has nothing to busy poll from");
+            bail!(
+                "the program has no epoll descriptor and no ring of io_uring that this mode reaches, so it has nothing to busy poll from"
+            );
         }
         let (over, said) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<String>>>::default());
         let thread = std::thread::Builder::new().name("watcher".to_owned());
