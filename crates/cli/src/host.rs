@@ -2,6 +2,8 @@
 
 mod show;
 
+pub(crate) use show::ago;
+
 use std::io::Write as _;
 
 use anyhow::bail;
@@ -107,7 +109,8 @@ impl Holders {
     fn lines(&self) -> Vec<String> {
         let line = |(name, by, pid): &(String, String, u32)| {
             let process = if *pid == 0 { String::new() } else { format!(", pid {pid}") };
-            format!("{name} is held by {by}{process}: end it, and it puts everything back")
+            let is = if name.starts_with("queues ") { "are" } else { "is" };
+            format!("{name} {is} held by {by}{process}: end it, and it puts everything back")
         };
         self.all.iter().map(line).collect()
     }

@@ -2,6 +2,7 @@
 
 mod instances;
 mod live;
+mod port;
 mod report;
 mod rings;
 mod seen;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use napier_lab::modes::{Mode, NO_GROUPS};
-use napier_linux::change::{DeviceRef, Ledger, Line, Scope, Undone, lines_of};
+use napier_linux::change::{DeviceRef, Ledger, Line, Queues, Scope, Undone};
 use napier_linux::observe::Acts;
 use napier_linux::process::{
     PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
@@ -24,11 +25,14 @@ use napier_linux::process::{
 use crate::confirm::{self, Confirm, OnTrial};
 use crate::mode_names::ModeNames;
 use crate::{ExitWith, Usage};
-use instances::Instances;
+pub(crate) use instances::{Instances, lines_for};
+pub(crate) use live::ENDS;
 use live::Live;
+use port::FlowPort;
 use report::Report;
 pub(crate) use report::dry_run;
-use seen::{RunOutcome, Subject, Watching};
+use seen::RunOutcome;
+pub(crate) use seen::{Subject, Watching, look_once};
 
 /// The status of `--must-act`.
 const NOT_ACTING: u8 = 3;
@@ -57,6 +61,14 @@ pub(crate) struct RunArgs {
     /// modes with NAPI threads on a terminal of another machine (SSH), else no]
     #[arg(long, value_name = "TIME", value_parser = confirm::confirm)]
     confirm: Option<Confirm>,
+
+    /// Apply the mode to the NAPI instances of these receive queues alone, such as 0-3,6: other runs may have the others
+    #[arg(long, value_name = "LIST")]
+    queues: Option<Queues>,
+
+    /// Send the packets of this port to the queue of --queues, by a flow rule where the driver has them: 11211, udp:53, tcp4:11211
+    #[arg(long, value_name = "PORT")]
+    port: Option<FlowPort>,
 
     /// Change nothing; print each value that would be changed, with what is there now
     #[arg(long)]
@@ -98,6 +110,7 @@ impl RunArgs {
 
 /// What a mode changes here.
 pub(crate) struct Changes {
+    pub(crate) scope: Scope,
     pub(crate) device: DeviceRef,
     pub(crate) lines: Vec<Line>,
     pub(crate) settings: ProgramSettings,
@@ -141,8 +154,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted"); // from here on signals come through `signals`
     }
-    let scope = Scope::device(changes.device.clone())?;
-    let mut ledger = Ledger::begin(&scope, changes.lines.len(), &mut |found| crate::say::say(&found.lines()))?;
+    let mut ledger = Ledger::begin(&changes.scope, changes.lines.len(), &mut |found| crate::say::say(&found.lines()))?;
     let mut report = Report::new(args, &changes);
     let trial = match OnTrial::of_this_run(confirm::span(args.confirm, changes.lines.iter())) {
         Ok(trial) => trial,
@@ -157,7 +169,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     let (mode, device) = (args.mode.to_string(), changes.device.clone());
     let (tells, harmed) = std::sync::mpsc::channel();
     let subject = Subject { mode, plan: args.mode.plan(), device, roots, harmed: tells };
-    let instances = Instances::new(args.mode.plan(), changes.device.clone(), changes.lines);
+    let instances = Instances::new(args.mode.plan(), changes.device.clone(), args.queues.clone(), changes.lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots, harmed);
     // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.
     let mut watching = None;
@@ -225,8 +237,11 @@ fn changes(args: &RunArgs) -> anyhow::Result<Changes> {
     let plan = args.mode.plan();
     let device = device(&args.dev)?;
     let library = if plan.wait().is_some() { Some(library(args)?) } else { None };
-    let lines = lines_of(&plan, &device).map_err(|error| anyhow!("{error}"))?;
-    Ok(Changes { device, lines, settings: settings(args), library })
+    let steered = port::lines(args.port.as_ref(), args.queues.as_ref(), &device)?;
+    let mut lines = lines_for(&plan, &device, args.queues.as_ref()).map_err(|error| anyhow!("{error}"))?;
+    lines.extend(steered);
+    let scope = Scope::device_or_queues(device.clone(), args.queues.clone())?;
+    Ok(Changes { scope, device, lines, settings: settings(args), library })
 }
 
 /// The process, if a mode can be applied to it: asked before anything is changed.

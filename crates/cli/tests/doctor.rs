@@ -129,7 +129,7 @@ fn instances_that_are_set_by_themselves_are_judged() {
     let device = DeviceRef { ifindex: end.ifindex(), name: end.name().to_owned() };
     let id = end.napis().expect("listed")[0].id;
     let write = |attribute, value: &str| {
-        let key = Key::Napi(NapiKey { device: device.clone(), id, place: 0, attribute });
+        let key = Key::Napi(NapiKey { device: device.clone(), id, place: 0, queue: None, attribute });
         end.netns().run(|| key.write(value)).expect("entered")
     };
     if let Err(error) = write(NapiAttribute::IrqSuspendTimeout, "20000000") {

@@ -18,6 +18,8 @@ mod mode;
 mod programs;
 #[path = "run/rings.rs"]
 mod rings;
+#[path = "run/queues.rs"]
+mod queues;
 #[path = "run/seen.rs"]
 mod seen;
 #[path = "run/steer.rs"]

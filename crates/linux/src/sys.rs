@@ -4,6 +4,7 @@
 
 pub(crate) mod keeper;
 pub(crate) mod ring;
+pub(crate) mod rxnfc;
 pub(crate) mod sched;
 pub(crate) mod seccomp;
 pub(crate) mod signals;

@@ -118,7 +118,13 @@ fn the_thread_of_an_instance_gets_a_priority_and_a_cpu_and_its_own_back() {
         .run(|| {
             let infos = end.napis().expect("listed");
             let id = infos[0].id;
-            let napi = Key::Napi(NapiKey { device: device(end), id, place: 0, attribute: NapiAttribute::Threaded });
+            let napi = Key::Napi(NapiKey {
+                device: device(end),
+                id,
+                place: 0,
+                queue: None,
+                attribute: NapiAttribute::Threaded,
+            });
             if let Err(error) = napi.write(ThreadedSetting::Enabled.name()) {
                 napier_testkit::skip!(test, "{error}");
                 return;

@@ -68,7 +68,8 @@ fn a_program_is_seen_with_its_epoll_instances_and_sockets() {
             // Suspension beside a time for spinning.
             for (at, id) in napis.iter().enumerate() {
                 let place = u32::try_from(at).expect("two");
-                let key = |attribute| Key::Napi(NapiKey { device: device(left), id: *id, place, attribute });
+                let key =
+                    |attribute| Key::Napi(NapiKey { device: device(left), id: *id, place, queue: None, attribute });
                 key(NapiAttribute::DeferHardIrqs).write("100").expect("set");
                 key(NapiAttribute::GroFlushTimeout).write("20000").expect("set");
                 key(NapiAttribute::IrqSuspendTimeout).write("20000000").expect("set");

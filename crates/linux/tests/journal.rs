@@ -196,8 +196,8 @@ fn a_folder_that_others_write_to_is_refused() {
 #[test]
 fn another_interface_with_its_number_is_left_alone() {
     in_pair("another_interface_with_its_number_is_left_alone", |folder, scope, lines| {
-        let Scope::Device { device, netns, node } = scope.clone() else { unreachable!("it is an interface") };
-        let other = Scope::Device { device, netns, node: node.map(|node| node ^ (1 << 40)) };
+        let Scope::Device { device, netns, node, queues } = scope.clone() else { unreachable!("it is an interface") };
+        let other = Scope::Device { device, netns, node: node.map(|node| node ^ (1 << 40)), queues };
         let mut ledger = Ledger::begin_in(&folder.0, &other, lines.len(), &mut |_| {}).expect("a journal");
         ledger.apply(lines).expect("applied");
         let undone = ledger.put_back();

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use napier_linux::change::{ChangeState, Changed, Entry, KeyError, found, shown, unseen};
+use napier_linux::change::{ChangeState, Changed, Entry, KeyError, Scope, found, shown, unseen};
 use serde_json::{Value, json};
 
 use crate::page::{Page, plural};
@@ -138,14 +138,15 @@ fn document(changed: &Changed) -> Value {
         })
     };
     let lines: Vec<Value> = changed.entries.iter().map(line).collect();
+    let queues = changed.scope.as_ref().and_then(Scope::queues);
     json!({
-        "name": changed.name, "state": changed.state, "by": changed.by, "pid": changed.pid, "since": changed.since,
+        "name": changed.scope.as_ref().map_or(changed.name.as_str(), Scope::name), "queues": queues, "state": changed.state, "by": changed.by, "pid": changed.pid, "since": changed.since,
         "journal": changed.journal, "lines": lines,
     })
 }
 
 /// A time that is over, as people say it.
-fn ago(since: u64) -> String {
+pub(crate) fn ago(since: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
     match now.saturating_sub(since) {
         seconds @ 0..120 => format!("{seconds} s"),

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &SetArgs) -> anyhow::Result<()> {
     let device = device(&args.dev)?;
     let lines = half(args.mode, &device)?;
     if args.dry_run {
-        let changes = Changes { device, lines, settings: ProgramSettings::default(), library: None };
+        let scope = Scope::device(device.clone())?;
+        let changes = Changes { scope, device, lines, settings: ProgramSettings::default(), library: None };
         return dry_run(args.mode, args.json, &changes);
     }
     // Before an earlier one is taken back: what is refused leaves that in force.

@@ -254,7 +254,7 @@ fn left(program: &Program, asked: Option<i32>) -> String {
 }
 
 /// What ends `--attach`, and asks a program to end.
-const ENDS: [i32; 4] = [
+pub(crate) const ENDS: [i32; 4] = [
     signal_hook::consts::SIGINT,
     signal_hook::consts::SIGTERM,
     signal_hook::consts::SIGHUP,

@@ -30,7 +30,8 @@ pub(crate) fn dry_run(mode: Mode, as_json: bool, changes: &Changes) -> anyhow::R
         };
         let lines: Vec<Value> = previews.iter().map(line).collect();
         let document = json!({
-            "mode": mode.to_string(), "dev": changes.device.name, "lines": lines, "program": changes.program_lines(),
+            "mode": mode.to_string(), "dev": changes.device.name, "queues": changes.scope.queues(), "lines": lines,
+            "program": changes.program_lines(),
         });
         writeln!(out, "{document}")?;
     } else {
@@ -60,7 +61,10 @@ pub(crate) struct Report(Value);
 
 impl Report {
     pub(crate) fn new(args: &RunArgs, changes: &Changes) -> Self {
-        Self(json!({ "mode": args.mode.to_string(), "dev": changes.device.name, "program": changes.program_lines() }))
+        Self(json!({
+            "mode": args.mode.to_string(), "dev": changes.device.name, "queues": args.queues,
+            "program": changes.program_lines(),
+        }))
     }
 
     /// Descriptors that were set.

@@ -138,6 +138,12 @@ impl RunOutcome {
     }
 }
 
+/// One look, whether or not packets come.
+pub(crate) fn look_once(subject: &Subject, span: Duration) -> Option<Observation> {
+    let (_stop, stopped) = channel();
+    Watch { subject, stopped: &stopped, observer: None, waits: BTreeMap::new(), elsewhere: None }.window(span)
+}
+
 fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
     let mut watcher = Watch { subject, stopped, observer: None, waits: BTreeMap::new(), elsewhere: None };
     let at_first = received(&subject.device);

@@ -76,6 +76,8 @@ const HOW: &[(&str, How)] = &[
     ("net.core.busy_poll=", How::Not("settings of the whole machine, not there in a namespace")),
     ("chrt --fifo", How::Not("names the thread that the finding names")),
     ("/proc/irq/41", How::Not("names an interrupt of a card")),
+    ("--queues 0-3 --mode", How::Not("wants a card with queues; crates/cli/tests/run/queues.rs has one with three")),
+    ("--queues 4-5 --mode", How::Not("wants a card with queues; crates/cli/tests/run/queues.rs has one with three")),
     ("-n napier doctor", How::Judges),
     ("ip netns add srv", How::Not(PAIR)),
     ("ip link add eth7 netns srv", How::Not(PAIR)),

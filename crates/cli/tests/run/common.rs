@@ -23,11 +23,16 @@ impl Bench {
     /// The same with a name of its own, where polls are traced: tests run side by side. With the peer's segmentation offload its packets pass by
     /// the instances.
     pub(crate) fn of(test: &str, name: &str, tso: bool) -> Option<Self> {
+        Self::with_queues(test, name, 2, tso)
+    }
+
+    /// The same with so many queues.
+    pub(crate) fn with_queues(test: &str, name: &str, queues: u16, tso: bool) -> Option<Self> {
         if !has(test, "python3") {
             return None;
         }
         let ends = net::ends((name, &["10.79.0.1/24"]), ("client", &["10.79.0.2/24"]));
-        let pair = net::pair(test, &VethConfig { queues: 2, gro: true, tso, ..ends })?;
+        let pair = net::pair(test, &VethConfig { queues, gro: true, tso, ..ends })?;
         Some(Self { pair, folder: Folder::new(test) })
     }
 

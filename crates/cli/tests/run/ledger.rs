@@ -166,7 +166,7 @@ fn a_services_own_folder_is_not_the_journals() {
     let (running, pid) = bench.begin(service("one", "suspend20").stdout(Stdio::piped()).stderr(Stdio::piped()));
     let second = bench.output(&mut service("two", "defer200"));
     assert_eq!(second.status.code(), Some(1));
-    assert!(stderr(&second).contains("in the hands of another napier"), "{}", stderr(&second));
+    assert!(stderr(&second).contains("another napier (pid "), "{}", stderr(&second));
     end(running, "-KILL");
     kill(pid.parse().expect("a number"), "-KILL");
     assert!(bench.napier(&["host", "undo"]).status.success());

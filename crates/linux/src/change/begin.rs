@@ -4,10 +4,10 @@ use std::path::Path;
 
 use super::header::{JournalHeader, Keep, Scope, boot_id};
 use super::journal::{Journal, JournalError};
-use super::machine::{LockedBy, MachineLock};
-use super::places::{self, state_dir};
-use super::read::{holder, lock, lock_soon, parse, read, set_aside};
-use super::recover::{Recovered, put_back};
+use super::machine::MachineLock;
+use super::places::{self, journals, state_dir};
+use super::read::{lock, lock_left, lock_soon, parse, read, set_aside};
+use super::recover::{Recovered, put_back, recover_one};
 
 impl Journal {
     /// Begins the journal of a run that will change at most `lines` values. What a run has left that was killed is put back
@@ -37,16 +37,13 @@ impl Journal {
     ) -> Result<Self, JournalError> {
         let refused = |error| JournalError::Folder { folder: folder.to_owned(), error };
         places::make(folder).map_err(refused)?;
-        let name = scope.name().to_owned();
-        if keep == Keep::UntilUndone
-            && let Some(pid) = holder(&folder.join(scope.file_name(Keep::Run)))
-        {
-            return Err(JournalError::Busy { name, pid });
-        }
+        let name = scope.words();
         let path = folder.join(scope.file_name(keep));
+        settle(folder, scope, keep, told)?;
         let busy = || JournalError::Busy { name: name.clone(), pid: read(&path).map_or(0, |found| found.pid()) };
         let mut file = lock_soon(&path).map_err(refused)?.ok_or_else(busy)?;
-        let held = MachineLock::take(scope).map_err(|LockedBy { pid }| JournalError::Busy { name: name.clone(), pid });
+        let held =
+            MachineLock::take(scope).map_err(|held| JournalError::Busy { name: held.words(scope), pid: held.pid });
         let machine = held.inspect_err(|_| {
             // It was made here, and nothing is in it.
             if file.metadata().is_ok_and(|found| found.len() == 0) {
@@ -70,4 +67,30 @@ impl Journal {
         let carried = recovered.undone.remaining;
         Self::open(file, path, JournalHeader::new(keep, scope.clone()), machine, carried, lines)
     }
+}
+
+/// Journals of runs under other names that are about the same queues: who holds one is said, and what a run has left that was killed is
+/// put back, unless this one does not come on top of it.
+fn settle(folder: &Path, scope: &Scope, keep: Keep, told: &mut dyn FnMut(&Recovered)) -> Result<(), JournalError> {
+    let own = folder.join(scope.file_name(keep));
+    for path in journals(&[folder.to_owned()]).into_iter().filter(|path| *path != own) {
+        let Some(header) = read(&path).ok().and_then(|found| found.header) else { continue };
+        if header.keep != Keep::Run || !header.scope.overlaps(scope) {
+            continue;
+        }
+        match lock_left(&path) {
+            Ok(None) => return Err(JournalError::Busy { name: header.scope.words(), pid: header.pid }),
+            // Put back and removed meanwhile, or another user's.
+            Err(_) => continue,
+            Ok(Some(_)) => {}
+        }
+        let found = if keep == Keep::Run { recover_one(&path, |keep| keep == Keep::Run) } else { None };
+        if let Some(recovered) = found {
+            told(&recovered);
+            if recovered.undone.is_refused {
+                return Err(JournalError::Left { name: recovered.name, left: recovered.undone.left });
+            }
+        }
+    }
+    Ok(())
 }

@@ -3,10 +3,10 @@
 use super::apply::{ApplyError, apply_line};
 use super::header::{Keep, Scope};
 use super::implied::implied;
+use super::instances::instances;
 use super::journal::{Journal, JournalError};
 use super::key::Key;
 use super::line::{Entry, Line};
-use super::napi::instances;
 use super::recover::Recovered;
 use crate::setting::DeviceRef;
 

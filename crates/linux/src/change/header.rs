@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::queues::Queues;
 use crate::setting::DeviceRef;
 use crate::{NetnsId, device};
 
@@ -23,6 +24,9 @@ pub enum Scope {
         /// What tells it from one that has its number later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<u64>,
+        /// Its receive queues that this is about; without them all of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queues: Option<Queues>,
     },
     /// The machine: sysctls, interrupts, processors.
     Host,
@@ -35,7 +39,49 @@ impl Scope {
     /// `/proc` is not there.
     pub fn device(device: DeviceRef) -> io::Result<Self> {
         let node = device.name_now().ok().and_then(|name| device::node(&name));
-        Ok(Self::Device { device, netns: NetnsId::current()?, node })
+        Ok(Self::Device { device, netns: NetnsId::current()?, node, queues: None })
+    }
+
+    /// Some receive queues of such an interface, or all of it.
+    ///
+    /// # Errors
+    /// As [`Scope::device`].
+    pub fn device_or_queues(device: DeviceRef, wanted: Option<Queues>) -> io::Result<Self> {
+        let mut scope = Self::device(device)?;
+        if let Self::Device { queues, .. } = &mut scope {
+            *queues = wanted;
+        }
+        Ok(scope)
+    }
+
+    /// The same without its queues: all of the interface.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        match self.clone() {
+            Self::Device { device, netns, node, .. } => Self::Device { device, netns, node, queues: None },
+            Self::Host => Self::Host,
+        }
+    }
+
+    /// The queues that it is about, if not all of an interface.
+    #[must_use]
+    pub const fn queues(&self) -> Option<&Queues> {
+        match self {
+            Self::Device { queues, .. } => queues.as_ref(),
+            Self::Host => None,
+        }
+    }
+
+    /// Whether a value may belong to both.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Device { device, netns, .. }, Self::Device { device: its, netns: there, .. }) => {
+                let is_same = device.ifindex == its.ifindex && netns == there;
+                is_same && self.queues().zip(other.queues()).is_none_or(|(own, its)| own.overlaps(its))
+            }
+            (Self::Host, Self::Host) => true,
+            _ => false,
+        }
     }
 
     /// What a run changes and what is kept have a file each: a run may come on top of what is kept.
@@ -45,12 +91,24 @@ impl Scope {
             Keep::UntilUndone => KEPT_END,
         };
         match self {
+            Self::Device { device, netns, queues: Some(queues), .. } => {
+                format!("device-{netns}-{}-q{}{end}", device.ifindex, queues.file_name())
+            }
             Self::Device { device, netns, .. } => format!("device-{netns}-{}{end}", device.ifindex),
             Self::Host => format!("host{end}"),
         }
     }
 
-    /// For messages.
+    /// For messages: `eth0`, `queues 0-2 of eth0`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.queues() {
+            Some(queues) => format!("{} of {}", queues.words(), self.name()),
+            None => self.name().to_owned(),
+        }
+    }
+
+    /// The interface, or the machine.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {

@@ -4,9 +4,10 @@ use napier_core::control::NapiInfo;
 
 use super::device_file::DeviceFileKey;
 use super::ethtool::EthtoolKey;
+use super::instances::instances;
 use super::key::Key;
 use super::line::Entry;
-use super::napi::{NapiAttribute, NapiKey, instances};
+use super::napi::{NapiAttribute, NapiKey};
 use crate::ethtool::Group;
 use crate::setting::KeyError;
 
@@ -20,9 +21,13 @@ pub(super) fn implied(key: &Key, value: &str, before: Option<&str>) -> Result<Ve
     match key {
         Key::Ethtool(key) => Ok(lost_with_queues(key, value)),
         Key::DeviceFile(key) => of_instances(key, value, before),
-        Key::Napi(_) | Key::Sysctl(_) | Key::Program(_) | Key::Descriptor(_) | Key::File(_) | Key::Thread(_) => {
-            Ok(Vec::new())
-        }
+        Key::Napi(_)
+        | Key::Sysctl(_)
+        | Key::Program(_)
+        | Key::Descriptor(_)
+        | Key::File(_)
+        | Key::Thread(_)
+        | Key::FlowRule(_) => Ok(Vec::new()),
     }
 }
 
@@ -42,7 +47,8 @@ fn of_instances(key: &DeviceFileKey, value: &str, before: Option<&str>) -> Resul
     };
     let infos = instances(device)?;
     let entry = |(place, info): (usize, NapiInfo)| {
-        let key = Key::Napi(NapiKey { device: device.clone(), id: info.id, place: place as u32, attribute });
+        let key =
+            Key::Napi(NapiKey { device: device.clone(), id: info.id, place: place as u32, queue: None, attribute });
         let before_own = attribute.value_of(&info)?;
         let after = spelled(value);
         let file = before.map(spelled);

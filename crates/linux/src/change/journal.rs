@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::Serialize;
 
-use super::header::{JournalHeader, Keep, VERSION};
+use super::header::{JournalHeader, Keep, Scope, VERSION};
 use super::line::Entry;
 use super::machine::MachineLock;
 use super::read::{lock, sum, sync_folder};
@@ -23,10 +23,10 @@ const LINE_BYTES: u64 = 1024;
 /// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Another run has the interface.
-    #[error("{name} is in the hands of another napier ({}): end that one first", process_words(*pid))]
+    /// Another run has the interface, or a queue of it.
+    #[error("another napier ({}) has {name}: end that one first{}", process_words(*pid), way_out(name))]
     Busy {
-        /// What.
+        /// The interface, or the queue.
         name: String,
         /// Whose; 0 if it is not to be seen from here.
         pid: u32,
@@ -58,6 +58,14 @@ pub enum JournalError {
 /// A process in a message.
 pub(super) fn process_words(pid: u32) -> String {
     if pid == 0 { "whose process is not to be seen from here".to_owned() } else { format!("pid {pid}") }
+}
+
+/// Two runs go on side by side if neither wants what the other has.
+fn way_out(name: &str) -> &'static str {
+    if name == Scope::Host.name() {
+        return "";
+    }
+    ", or let each run have queues of its own (napier run --queues; napier host show says whose they are)"
 }
 
 /// An open journal: what it has room for may be changed.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::device_file::DeviceFileKey;
 use super::ethtool::EthtoolKey;
 use super::file::{FileKey, SysctlKey};
+use super::flow_rule::FlowRuleKey;
 use super::napi::NapiKey;
 use super::thread::ThreadKey;
 use crate::descriptors::{DescriptorKey, ProgramKey};
@@ -32,6 +33,8 @@ pub enum Key {
     Ethtool(EthtoolKey),
     /// Where a thread runs, and how it is scheduled.
     Thread(ThreadKey),
+    /// Where the packets of a port go.
+    FlowRule(FlowRuleKey),
 }
 
 impl Key {
@@ -61,6 +64,7 @@ impl Key {
             Self::File(key) => key,
             Self::Ethtool(key) => key,
             Self::Thread(key) => key,
+            Self::FlowRule(key) => key,
         }
     }
 
@@ -104,7 +108,8 @@ impl Key {
         match &mut key {
             Self::Napi(NapiKey { device, .. })
             | Self::DeviceFile(DeviceFileKey { device, .. })
-            | Self::Ethtool(EthtoolKey { device, .. }) => device.clone_from(now),
+            | Self::Ethtool(EthtoolKey { device, .. })
+            | Self::FlowRule(FlowRuleKey { device, .. }) => device.clone_from(now),
             Self::Sysctl(_) | Self::Program(_) | Self::Descriptor(_) | Self::File(_) | Self::Thread(_) => {}
         }
         key
@@ -139,6 +144,8 @@ mod tests {
             r#"{"at":"program","process":{"pid":7,"start":9,"name":"web"},"settings":{"ring":{"busy_poll_usecs":64,"prefer_busy_poll":true}}}"#,
             r#"{"at":"file","path":"/proc/irq/24/smp_affinity_list"}"#,
             r#"{"at":"ethtool","device":{"ifindex":2,"name":"eth0"},"group":"coalesce","name":"rx-usecs"}"#,
+            r#"{"at":"napi","device":{"ifindex":2,"name":"eth0"},"id":8193,"place":0,"queue":1,"attribute":"gro-flush-timeout"}"#,
+            r#"{"at":"flow-rule","device":{"ifindex":2,"name":"eth0"},"flow":"tcp4","port":11211}"#,
             r#"{"at":"thread","tid":3,"started":4,"name":"napi/eth0-1","setting":"affinity"}"#,
         ] {
             let key: Key = serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"));

@@ -70,6 +70,28 @@ impl Ledger {
         Ok(())
     }
 
+    /// Applies lines once more. What this ledger has changed already and is another value now is written again, and what is noted of it
+    /// stays as it is: what was there at first is what is put back. How many were written again.
+    ///
+    /// # Errors
+    /// As [`Ledger::apply`].
+    pub fn apply_again(&mut self, lines: &[Line]) -> Result<usize, ApplyError> {
+        let mut again = 0;
+        for line in lines {
+            if !self.entries.iter().any(|entry| entry.key == line.key) {
+                self.apply(std::slice::from_ref(line))?;
+                continue;
+            }
+            let refused = |error| ApplyError::Refused { line: Box::new(line.clone()), error };
+            let is_there = |now: Option<String>| now.is_some_and(|now| line.key.same(&now, &line.value));
+            if !is_there(line.key.read().map_err(refused)?) {
+                line.key.write(&line.value).map_err(refused)?;
+                again += 1;
+            }
+        }
+        Ok(again)
+    }
+
     /// Notes what is going to be changed: it is on disk when this returns. Entries that `is_over` are dropped where the journal
     /// has no more room.
     ///

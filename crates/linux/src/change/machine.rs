@@ -3,6 +3,14 @@
 //! It is an abstract Unix socket. Its name holds the number of the interface and exists once in each network namespace, whatever file
 //! systems and processes a container sees; it ends with its process. Any user may take such a name, so the process that has it is
 //! asked for (`SO_PEERCRED`): one that can change nothing here is passed by, and the next name is tried.
+//!
+//! ```text
+//! all of an interface: napier/device/IFINDEX/N         taken, then: does another process have a queue's name?
+//! some of its queues:  napier/queue/IFINDEX/QUEUE/N    each taken, then: does another process have the interface's name?
+//! ```
+//!
+//! Of two that come at once at least one sees the other. The one that wants all of it gives up at once, and the other one looks again for
+//! a moment, so one of them gets on.
 
 use std::fs;
 use std::io;
@@ -22,6 +30,8 @@ const NAMES: u32 = 8;
 /// A process that was killed is waited for: what it had started may have its descriptors until it has begun. 2 s.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often one that wants queues looks whether the whole interface is still another's: 0.2 s.
+const LOOKS: u32 = 20;
 /// `include/uapi/linux/capability.h`.
 const CAP_NET_ADMIN: u32 = 12;
 
@@ -29,7 +39,7 @@ const CAP_NET_ADMIN: u32 = 12;
 #[derive(Debug)]
 pub(super) struct MachineLock {
     /// None where this process may have no such socket: the lock of the journal's file is all there is then.
-    _socket: Option<OwnedFd>,
+    _sockets: Vec<OwnedFd>,
 }
 
 /// Another process has the lock.
@@ -37,64 +47,142 @@ pub(super) struct MachineLock {
 pub(super) struct LockedBy {
     /// Its number, 0 if it is not to be seen from here.
     pub(super) pid: u32,
+    /// The queue that it has, if not all of the interface.
+    pub(super) queue: Option<u32>,
+}
+
+impl LockedBy {
+    const fn new(pid: u32, queue: Option<u32>) -> Self {
+        Self { pid, queue }
+    }
+
+    /// What it has, for messages.
+    pub(super) fn words(&self, scope: &Scope) -> String {
+        let name = scope.name();
+        self.queue.map_or_else(|| name.to_owned(), |queue| format!("queue {queue} of {name}"))
+    }
 }
 
 impl MachineLock {
     /// Takes the lock of a scope in the namespace of the calling thread.
     pub(super) fn take(scope: &Scope) -> Result<Self, LockedBy> {
-        let name = name(scope);
-        let (mut nth, mut tries) = (0, 0);
-        while nth < NAMES {
-            match begin(&address(&name, nth)) {
-                Ok(socket) => {
-                    // A name before this one may have been another's when a process took a later one.
-                    let later = (nth + 1..NAMES).filter_map(|nth| holder(&name, nth));
-                    return match later.into_iter().find(Peer::counts) {
-                        Some(peer) => Err(LockedBy { pid: peer.pid }),
-                        None => Ok(Self { _socket: Some(socket) }),
-                    };
-                }
-                Err(Errno::ADDRINUSE) => {
-                    let found = holder(&name, nth);
-                    let is_over = found.as_ref().is_none_or(Peer::has_ended);
-                    if is_over && tries < TRIES {
-                        tries += 1;
-                        std::thread::sleep(PAUSE);
-                    } else if found.as_ref().is_none_or(Peer::counts) {
-                        return Err(LockedBy { pid: found.map_or(0, |peer| peer.pid) });
-                    } else {
-                        nth += 1;
-                    }
-                }
-                Err(_) => return Ok(Self { _socket: None }),
-            }
+        let Scope::Device { device, queues, .. } = scope else { return Self::of(take_name("host"), None) };
+        let whole = format!("device/{}", device.ifindex);
+        let Some(queues) = queues else {
+            let lock = Self::of(take_name(&whole), None)?;
+            let held = queues_held(device.ifindex);
+            return held.first().map_or(Ok(lock), |(queue, pid)| Err(LockedBy::new(*pid, Some(*queue))));
+        };
+        let mut sockets = Vec::new();
+        for queue in queues.iter() {
+            let taken = take_name(&format!("queue/{}/{queue}", device.ifindex));
+            sockets.extend(taken.map_err(|pid| LockedBy::new(pid, Some(queue)))?);
         }
-        Err(LockedBy { pid: holder(&name, 0).map_or(0, |peer| peer.pid) })
+        match settled(&whole) {
+            Some(pid) => Err(LockedBy::new(pid, None)),
+            None => Ok(Self { _sockets: sockets }),
+        }
+    }
+
+    fn of(taken: Result<Option<OwnedFd>, u32>, queue: Option<u32>) -> Result<Self, LockedBy> {
+        let socket = taken.map_err(|pid| LockedBy::new(pid, queue))?;
+        Ok(Self { _sockets: socket.into_iter().collect() })
     }
 }
 
-/// Numbers of interfaces of this namespace that another command holds, and its process.
-pub(super) fn held_here() -> Vec<(u32, u32)> {
-    let sockets = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
-    let names = sockets.lines().filter_map(|line| line.rsplit_once(' ')?.1.strip_prefix("@napier/device/"));
-    let mut found: Vec<(u32, u32)> = Vec::new();
-    for name in names {
-        let Some((ifindex, nth)) = name.split_once('/') else { continue };
-        let (Ok(ifindex), Ok(nth)) = (ifindex.parse::<u32>(), nth.parse()) else { continue };
-        if let Some(peer) = holder(&format!("device/{ifindex}"), nth).filter(Peer::counts)
-            && !found.contains(&(ifindex, peer.pid))
-        {
-            found.push((ifindex, peer.pid));
+/// Takes a name, or says which process has it; no socket where this process may have none.
+fn take_name(name: &str) -> Result<Option<OwnedFd>, u32> {
+    let (mut nth, mut tries) = (0, 0);
+    while nth < NAMES {
+        match begin(&address(name, nth)) {
+            Ok(socket) => {
+                // A name before this one may have been another's when a process took a later one.
+                let later = (nth + 1..NAMES).filter_map(|nth| holder(name, nth));
+                return match later.into_iter().find(Peer::counts) {
+                    Some(peer) => Err(peer.pid),
+                    None => Ok(Some(socket)),
+                };
+            }
+            Err(Errno::ADDRINUSE) => {
+                let found = holder(name, nth);
+                let is_over = found.as_ref().is_none_or(Peer::has_ended);
+                if is_over && tries < TRIES {
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                } else if found.as_ref().is_none_or(Peer::counts) {
+                    return Err(found.map_or(0, |peer| peer.pid));
+                } else {
+                    nth += 1;
+                }
+            }
+            Err(_) => return Ok(None),
         }
     }
+    Err(holder(name, 0).map_or(0, |peer| peer.pid))
+}
+
+/// The process that has a name, and goes on having it: one that looks for queues of others gives it back at once.
+fn settled(name: &str) -> Option<u32> {
+    let peer = || (0..NAMES).filter_map(|nth| holder(name, nth)).find(Peer::counts);
+    let mut found = peer()?;
+    for tries in 0..TRIES {
+        if tries >= LOOKS && !found.has_ended() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        found = peer()?;
+    }
+    Some(found.pid)
+}
+
+/// Queues of an interface that other processes have.
+fn queues_held(ifindex: u32) -> Vec<(u32, u32)> {
+    let held = || -> Vec<(u32, Peer)> {
+        let here = held_names().into_iter().filter(|(found, queue, ..)| *found == ifindex && queue.is_some());
+        here.filter_map(|(_, queue, nth)| Some((queue?, holder(&format!("queue/{ifindex}/{}", queue?), nth)?)))
+            .collect()
+    };
+    let mut found = held();
+    for _ in 0..TRIES {
+        if !found.iter().any(|(_, peer)| peer.has_ended()) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        found = held();
+    }
+    found.into_iter().filter(|(_, peer)| peer.counts()).map(|(queue, peer)| (queue, peer.pid)).collect()
+}
+
+/// Names of this namespace: of interfaces, and of queues of them.
+fn held_names() -> Vec<(u32, Option<u32>, u32)> {
+    let sockets = fs::read_to_string("/proc/thread-self/net/unix").unwrap_or_default();
+    let parse = |line: &str| {
+        let mut words = line.rsplit_once(' ')?.1.strip_prefix("@napier/")?.split('/');
+        let kind = words.next()?;
+        let mut number = || words.next()?.parse::<u32>().ok();
+        match kind {
+            "device" => Some((number()?, None, number()?)),
+            "queue" => Some((number()?, Some(number()?), number()?)),
+            _ => None,
+        }
+    };
+    let mut found: Vec<_> = sockets.lines().filter_map(parse).collect();
+    found.sort_unstable();
     found
 }
 
-fn name(scope: &Scope) -> String {
-    match scope {
-        Scope::Device { device, .. } => format!("device/{}", device.ifindex),
-        Scope::Host => "host".to_owned(),
+/// Interfaces of this namespace, or queues of them, that another command holds, and its process.
+pub(super) fn held_here() -> Vec<(u32, Option<u32>, u32)> {
+    let mut found: Vec<(u32, Option<u32>, u32)> = Vec::new();
+    for (ifindex, queue, nth) in held_names() {
+        let name = queue.map_or_else(|| format!("device/{ifindex}"), |queue| format!("queue/{ifindex}/{queue}"));
+        if let Some(peer) = holder(&name, nth).filter(Peer::counts)
+            && !found.contains(&(ifindex, queue, peer.pid))
+        {
+            found.push((ifindex, queue, peer.pid));
+        }
     }
+    found
 }
 
 fn address(name: &str, nth: u32) -> SocketAddrUnix {
@@ -181,7 +269,7 @@ mod tests {
             netns
                 .run(|| {
                     let device = DeviceRef { ifindex: 77, name: "any".to_owned() };
-                    of(&Scope::Device { device, netns: NetnsId::current().expect("told"), node: None })
+                    of(&Scope::Device { device, netns: NetnsId::current().expect("told"), node: None, queues: None })
                 })
                 .expect("entered")
         };
@@ -190,14 +278,43 @@ mod tests {
         let held = here
             .run(|| {
                 let device = DeviceRef { ifindex: 77, name: "any".to_owned() };
-                MachineLock::take(&Scope::Device { device, netns: NetnsId::Inode(0), node: None }).expect("free")
+                let netns = NetnsId::Inode(0);
+                MachineLock::take(&Scope::Device { device, netns, node: None, queues: None }).expect("free")
             })
             .expect("entered");
         // The folder of the journal, and what else a scope says, is not asked.
         assert_eq!(inside(&here, try_it), Some(std::process::id()));
-        assert!(held_here().contains(&(77, std::process::id())));
+        assert!(held_here().contains(&(77, None, std::process::id())));
         assert_eq!(inside(&other, try_it), None);
         drop(held);
         assert_eq!(inside(&here, try_it), None);
+    }
+
+    #[test]
+    fn queues_exclude_themselves_and_the_whole_interface() {
+        // No interface is needed for a name.
+        let of = |queues: Option<&str>| Scope::Device {
+            device: DeviceRef { ifindex: 4_000_077, name: "any".to_owned() },
+            netns: NetnsId::Inode(0),
+            node: None,
+            queues: queues.map(|list| list.parse().expect("a list")),
+        };
+        let pid = std::process::id();
+        let take = |queues| MachineLock::take(&of(queues));
+        let refused = |queues| take(queues).expect_err("it is held");
+        let one = take(Some("0-1,5")).expect("free");
+        assert_eq!(refused(Some("1-2")), LockedBy { pid, queue: Some(1) });
+        assert_eq!(refused(None), LockedBy { pid, queue: Some(0) });
+        assert_eq!(refused(Some("5")).words(&of(None)), "queue 5 of any");
+        let two = take(Some("2-4")).expect("they are others");
+        let held: Vec<_> = held_here().into_iter().filter(|(ifindex, ..)| *ifindex == 4_000_077).collect();
+        assert_eq!(held, (0..6).map(|queue| (4_000_077, Some(queue), pid)).collect::<Vec<_>>());
+        drop(one);
+        assert_eq!(refused(None), LockedBy { pid, queue: Some(2) });
+        drop(two);
+        let whole = take(None).expect("free again, and nothing is left of what was refused");
+        assert_eq!(refused(Some("7")), LockedBy { pid, queue: None });
+        drop(whole);
+        assert!(take(Some("7")).is_ok());
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use napier_core::control::{NapiChange, NapiInfo, NapiSetError, QueryError, ThreadedSetting};
+use napier_core::control::{NapiChange, NapiInfo, NapiSetError, ThreadedSetting};
 use napier_core::time::Span;
 use serde::{Deserialize, Serialize};
 
+use super::instances::{instances, is_down};
+use super::queues::serving_one;
 use crate::error::KernelError;
+use crate::netdev;
 use crate::setting::{DeviceRef, KeyError, Setting};
-use crate::{device, netdev};
 
 /// No instance has this number: they count up from the number of CPUs.
 const NO_INSTANCE: u32 = u32::MAX;
@@ -81,6 +83,9 @@ pub struct NapiKey {
     pub id: u32,
     /// Its place among the interface's instances, the oldest first.
     pub place: u32,
+    /// The receive queue that it serves, for who owns some queues alone: then it is the one that serves this queue, whatever its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u32>,
     /// The attribute.
     pub attribute: NapiAttribute,
 }
@@ -88,7 +93,7 @@ pub struct NapiKey {
 impl NapiKey {
     /// The instance as it is now.
     fn instance(&self) -> Result<NapiInfo, KeyError> {
-        let Self { device, id, place, .. } = self;
+        let Self { device, id, place, queue, .. } = self;
         // Not the whole list for each of its attributes.
         if let Ok(info) = netdev::napi_get(*id)
             && info.ifindex == device.ifindex
@@ -100,15 +105,20 @@ impl NapiKey {
             // Drivers that keep settings give them back when it is up again.
             return Err(KeyError::Refused(format!("{} is down and shows no instances", device.name)));
         }
-        let found = infos.iter().find(|info| info.id == *id).or_else(|| infos.get(*place as usize));
+        let found = match queue {
+            // The list of queues is not there without instances.
+            Some(queue) if !infos.is_empty() => serving_one(device, *queue)?,
+            _ => infos.iter().find(|info| info.id == *id).or_else(|| infos.get(*place as usize)).copied(),
+        };
         let away = "has no such instance now (fewer queues, or generic receive offload is off)";
-        found.copied().ok_or_else(|| KeyError::Away(format!("{} {away}", device.name)))
+        found.ok_or_else(|| KeyError::Away(format!("{} {away}", device.name)))
     }
 
     /// Whether another key is about the instance that the interface has got in place of this key's.
     pub(super) fn is_before(&self, new: &Self) -> bool {
         self.device.ifindex == new.device.ifindex
-            && (self.place, self.attribute) == (new.place, new.attribute)
+            && (self.attribute, self.queue) == (new.attribute, new.queue)
+            && (self.queue.is_some() || self.place == new.place)
             && self.id != new.id
     }
 }
@@ -161,23 +171,7 @@ impl Setting for NapiKey {
 
 impl fmt::Display for NapiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of NAPI instance {} of {}", self.attribute.name(), self.id, self.device.name)
+        let queue = self.queue.map_or_else(String::new, |queue| format!(" (queue {queue})"));
+        write!(f, "{} of NAPI instance {}{queue} of {}", self.attribute.name(), self.id, self.device.name)
     }
-}
-
-/// The instances of an interface, the oldest first.
-pub(super) fn instances(device: &DeviceRef) -> Result<Vec<NapiInfo>, KeyError> {
-    let mut infos = netdev::napi_dump(Some(device.ifindex)).map_err(|error| match error {
-        KernelError::Refused(QueryError::NoSuchDevice { .. }) => KeyError::Gone(format!("{} is gone", device.name)),
-        error => KeyError::of(error),
-    })?;
-    infos.sort_unstable_by_key(|info| info.id);
-    Ok(infos)
-}
-
-/// Whether it is there, and down (`IFF_UP` of `netdevice(7)`).
-fn is_down(device: &DeviceRef) -> bool {
-    let flags = device.name_now().ok().and_then(|name| device::read_file(&name, "flags").ok());
-    let flags = flags.and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
-    flags.is_some_and(|flags| flags & 1 == 0)
 }

@@ -1,11 +1,13 @@
 //! A mode's plan as lines for one interface.
 
 use napier_core::control::plan::{Plan, Write};
-use napier_core::control::{NapiChange, ThreadedSetting};
+use napier_core::control::{NapiChange, NapiInfo, ThreadedSetting};
 
+use super::instances::instances;
 use super::key::Key;
 use super::line::Line;
-use super::napi::{NapiAttribute, NapiKey, instances};
+use super::napi::{NapiAttribute, NapiKey};
+use super::queues::{Queues, Served, serving};
 use crate::root::Root;
 use crate::setting::{DeviceRef, KeyError};
 
@@ -19,38 +21,88 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
     if infos.is_empty() && plan.changes().next().is_some() {
         return Err(KeyError::NotHere(crate::netdev::why_no_instance(&device.name)));
     }
+    let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    let owned: Vec<Owned> =
+        infos.into_iter().enumerate().map(|(at, info)| Owned { place: place(at), queue: None, info }).collect();
+    let wide = |write: &Write, file, value| Ok(Some(Line::new(file_of(device, write, file)?, value)));
+    lines(plan, device, &owned, &wide)
+}
+
+/// The same for the instances of some receive queues alone.
+///
+/// # Errors
+/// As [`lines_of`]; there is no such queue, or its instance serves another one too; the mode would change what this kernel has for
+/// a whole interface alone.
+pub fn lines_of_queues(plan: &Plan, device: &DeviceRef, queues: &Queues) -> Result<Vec<Line>, KeyError> {
+    let of = |Served { queue, place, info }| Owned { place, queue: Some(queue), info };
+    let owned: Vec<Owned> = serving(device, queues)?.into_iter().map(of).collect();
+    // What the interface has already needs no write.
+    let wide = |write: &Write, file, value: String| {
+        let key = file_of(device, write, file)?;
+        match key.read()? {
+            Some(now) if key.same(&now, &value) => Ok(None),
+            now => Err(KeyError::NotHere(shared(&key, now.as_deref().unwrap_or("not told"), &value, device))),
+        }
+    };
+    lines(plan, device, &owned, &wide)
+}
+
+/// An instance that a mode is for.
+#[derive(Clone, Copy)]
+struct Owned {
+    place: u32,
+    queue: Option<u32>,
+    info: NapiInfo,
+}
+
+/// What becomes of a write to a file of the interface.
+type Wide<'a> = dyn Fn(&Write, Option<&'static str>, String) -> Result<Option<Line>, KeyError> + 'a;
+
+fn lines(plan: &Plan, device: &DeviceRef, owned: &[Owned], wide: &Wide<'_>) -> Result<Vec<Line>, KeyError> {
     let sets = |wanted| plan.changes().any(|change| change == wanted);
     if sets(NapiChange::Threaded(ThreadedSetting::BusyPoll)) {
-        not_too_many(device, infos.len())?;
+        not_too_many(device, owned.len())?;
     }
     let takes = |change: NapiChange| {
         let (attribute, _) = NapiAttribute::of(change);
-        infos.iter().all(|info| attribute.value_of(info).is_some())
+        owned.iter().all(|one| attribute.value_of(&one.info).is_some())
     };
     let mut lines = Vec::new();
     for write in plan.device_wide(takes).writes() {
         match write {
             Write::Instance(change) => {
                 let (attribute, value) = NapiAttribute::of(*change);
-                lines.extend(infos.iter().enumerate().map(|(place, info)| {
-                    let place = u32::try_from(place).unwrap_or(u32::MAX);
-                    let key = NapiKey { device: device.clone(), id: info.id, place, attribute };
+                lines.extend(owned.iter().map(|one| {
+                    let Owned { place, queue, info } = one;
+                    let key = NapiKey { device: device.clone(), id: info.id, place: *place, queue: *queue, attribute };
                     Line::new(Key::Napi(key), value.clone())
                 }));
             }
             Write::Device(setting) => {
-                let request = setting.request().ok_or_else(|| {
-                    KeyError::NotHere(format!(
-                        "no kernel has `{write}` for a whole interface, and this one not for instances"
-                    ))
-                })?;
-                let file = request.attribute.file_name();
-                lines.push(Line::new(Key::device_file(device, file), request.value.to_string()));
+                let request = setting.request();
+                let (file, value) = request
+                    .map_or((None, String::new()), |set| (Some(set.attribute.file_name()), set.value.to_string()));
+                lines.extend(wide(write, file, value)?);
             }
             Write::Socket(..) | Write::Context(_) | Write::Wait(_) => {}
         }
     }
     Ok(lines)
+}
+
+fn file_of(device: &DeviceRef, write: &Write, file: Option<&'static str>) -> Result<Key, KeyError> {
+    file.map(|file| Key::device_file(device, file)).ok_or_else(|| {
+        KeyError::NotHere(format!("no kernel has `{write}` for a whole interface, and this one not for instances"))
+    })
+}
+
+/// Why a setting that queues would share is not changed for some of them.
+fn shared(key: &Key, now: &str, wanted: &str, device: &DeviceRef) -> String {
+    format!(
+        "{key} is {now}, and the mode wants {wanted}: this kernel has that for the whole interface alone (for each NAPI instance since \
+         Linux 6.13, `threaded` since 6.17), so queues of {} cannot differ in it: run without --queues, or take a mode that leaves it",
+        device.name
+    )
 }
 
 /// Threads that poll for ever are no more than CPUs: of two on one CPU each keeps the other, and the packets of its queue, from running.
@@ -69,6 +121,36 @@ fn not_too_many(device: &DeviceRef, threads: usize) -> Result<(), KeyError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As on Linux 6.8 to 6.12, and with `threaded` 6.13 to 6.16: what instances do not show is the interface's.
+    #[test]
+    fn what_queues_share_is_refused_with_the_reason() {
+        let device = DeviceRef { ifindex: 9, name: "eth9".to_owned() };
+        let info = NapiInfo {
+            ifindex: 9,
+            id: 5,
+            irq: None,
+            pid: None,
+            defer_hard_irqs: None,
+            gro_flush_timeout: None,
+            irq_suspend_timeout: None,
+            threaded: None,
+        };
+        let owned = [Owned { place: 0, queue: Some(0), info }];
+        let plan: Plan = [NapiChange::DeferHardIrqs(100)].map(Write::Instance).into_iter().collect();
+        let asked = std::cell::Cell::new(None);
+        let wide = |_: &Write, file, value: String| {
+            asked.set(file);
+            Err(KeyError::NotHere(shared(&Key::device_file(&device, "napi_defer_hard_irqs"), "0", &value, &device)))
+        };
+        let error = lines(&plan, &device, &owned, &wide).expect_err("the others would get it too").to_string();
+        assert_eq!(asked.get(), Some("napi_defer_hard_irqs"));
+        assert!(error.contains("is 0, and the mode wants 100") && error.contains("6.13"), "{error}");
+        // Where instances have it, the interface is not asked.
+        let own = [Owned { info: NapiInfo { defer_hard_irqs: Some(0), ..info }, ..owned[0] }];
+        let found = lines(&plan, &device, &own, &wide).expect("its own");
+        assert_eq!(found[0].to_string(), "defer-hard-irqs of NAPI instance 5 (queue 0) of eth9 = 100");
+    }
 
     #[test]
     fn threads_that_poll_for_ever_do_not_outnumber_the_cpus() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::header::{JournalHeader, Keep, Scope, boot_id};
 use super::journal::{Journal, process_words};
 use super::line::Entry;
-use super::machine::{LockedBy, MachineLock};
+use super::machine::MachineLock;
 use super::places::{self, journals};
 use super::read::{Contents, lock_left, parse, set_aside};
 use super::show::{self, Changed};
@@ -133,7 +133,7 @@ fn name_of(recovered: &Recovered, path: &Path) -> String {
 pub(super) fn put_back(contents: &Contents, is_locked: bool) -> Recovered {
     let mut recovered = Recovered { damaged: contents.damaged, ..Recovered::default() };
     let Some(header) = &contents.header else { return recovered };
-    recovered.name = header.scope.name().to_owned();
+    recovered.name = header.scope.words();
     recovered.pid = header.pid;
     if header.boot != boot_id() {
         // That kernel has forgotten all of it.
@@ -143,10 +143,11 @@ pub(super) fn put_back(contents: &Contents, is_locked: bool) -> Recovered {
     recovered.undone = inside(&header.scope, &contents.entries, &|entries| {
         let lock = if is_locked { None } else { Some(MachineLock::take(&header.scope)) };
         match lock {
-            Some(Err(LockedBy { pid })) => refused(vec![format!(
-                "nothing is put back on {} while another napier ({}) runs there: end that one first",
-                header.scope.name(),
-                process_words(pid)
+            Some(Err(held)) => refused(vec![format!(
+                "nothing is put back on {} while another napier ({}) has {}: end that one first",
+                header.scope.words(),
+                process_words(held.pid),
+                held.words(&header.scope)
             )]),
             _ => undo(entries),
         }
@@ -160,7 +161,7 @@ pub(super) fn undo_in(scope: &Scope, entries: &[Entry]) -> Undone {
 }
 
 fn inside(scope: &Scope, entries: &[Entry], act: &(dyn Fn(&[Entry]) -> Undone + Sync)) -> Undone {
-    let Scope::Device { device, netns, node } = scope else { return act(entries) };
+    let Scope::Device { device, netns, node, .. } = scope else { return act(entries) };
     let (is_here, namespace) = if netns.is_current() { (true, None) } else { (false, find(*netns)) };
     let in_its_own = || match &namespace {
         None if is_here => is_there(device, *node),

@@ -1,5 +1,6 @@
 //! What is changed on this machine now, and by whom.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -8,6 +9,7 @@ use super::header::{Keep, Scope, boot_id, is_of_run};
 use super::line::Entry;
 use super::machine::held_here;
 use super::places::{self, journals};
+use super::queues::Queues;
 use super::read::{holder, read};
 use crate::link;
 
@@ -26,7 +28,7 @@ pub enum ChangeState {
 /// What one command has changed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changed {
-    /// Interface, or the machine.
+    /// Interface, some queues of it, or the machine.
     pub name: String,
     /// Why it is changed now.
     pub state: ChangeState,
@@ -67,7 +69,7 @@ fn of(path: &Path) -> Option<Changed> {
         _ => ChangeState::Left,
     };
     Some(Changed {
-        name: header.scope.name().to_owned(),
+        name: header.scope.words(),
         state,
         by: header.by,
         pid: header.pid,
@@ -79,16 +81,33 @@ fn of(path: &Path) -> Option<Changed> {
     })
 }
 
-/// Interfaces of the calling thread's namespace that another command holds, with its process, where the journal is not among
-/// [`found`]: its folder is another one.
+/// Interfaces of the calling thread's namespace, or queues of them, that another command holds, with its process, where the journal is
+/// not among [`found`]: its folder is another one.
 #[must_use]
 pub fn unseen(found: &[Changed]) -> Vec<(String, u32)> {
-    let is_found = |ifindex: u32| {
+    let is_found = |ifindex: u32, queue: Option<u32>| {
         found.iter().any(|changed| {
-            let Some(Scope::Device { device, netns, .. }) = &changed.scope else { return false };
-            changed.state == ChangeState::Running && device.ifindex == ifindex && netns.is_current()
+            let Some(Scope::Device { device, netns, queues, .. }) = &changed.scope else { return false };
+            let has = match (queues, queue) {
+                (Some(queues), Some(queue)) => queues.iter().any(|own| own == queue),
+                (own, queue) => own.is_none() && queue.is_none(),
+            };
+            has && changed.state == ChangeState::Running && device.ifindex == ifindex && netns.is_current()
         })
     };
-    let held = held_here().into_iter().filter(|(ifindex, _)| !is_found(*ifindex));
-    held.map(|(ifindex, pid)| (link::name(ifindex).unwrap_or_else(|_| format!("interface {ifindex}")), pid)).collect()
+    let name = |ifindex| link::name(ifindex).unwrap_or_else(|_| format!("interface {ifindex}"));
+    let mut all = Vec::new();
+    let mut by_queue: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+    for (ifindex, queue, pid) in held_here().into_iter().filter(|(ifindex, queue, _)| !is_found(*ifindex, *queue)) {
+        match queue {
+            Some(queue) => by_queue.entry((ifindex, pid)).or_default().push(queue),
+            None => all.push((name(ifindex), pid)),
+        }
+    }
+    let of_queues = |((ifindex, pid), queues): ((u32, u32), Vec<u32>)| {
+        let queues: Queues = queues.into_iter().collect();
+        (format!("{} of {}", queues.words(), name(ifindex)), pid)
+    };
+    all.extend(by_queue.into_iter().map(of_queues));
+    all
 }

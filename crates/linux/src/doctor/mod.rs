@@ -176,7 +176,13 @@ impl Finding {
 
 /// An attribute of an instance.
 fn napi(device: &DeviceFacts, instance: &Instance, attribute: NapiAttribute, value: impl ToString) -> Line {
-    let key = Key::Napi(NapiKey { device: device.device.clone(), id: instance.id, place: instance.place, attribute });
+    let key = Key::Napi(NapiKey {
+        device: device.device.clone(),
+        id: instance.id,
+        place: instance.place,
+        queue: None,
+        attribute,
+    });
     Line::new(key, value.to_string())
 }
 

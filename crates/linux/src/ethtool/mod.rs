@@ -1,7 +1,8 @@
-//! Channels, rings, coalescing and offloads of an interface (`ethtool -L`, `-G`, `-C`, `-K`), in the namespace of the calling
+//! Channels, rings, coalescing, offloads and flow rules of an interface (`ethtool -L`, `-G`, `-C`, `-K`, `-N`), in the namespace of the calling
 //! thread. Source: `net/ethtool/{channels,rings,coalesce,features}.c`.
 
 mod features;
+pub mod rules;
 mod wire;
 
 use std::collections::BTreeMap;

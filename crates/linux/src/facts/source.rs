@@ -106,7 +106,7 @@ impl Answers for Here {
 
     fn held(&self) -> Vec<u32> {
         let is_here = |scope: &change::Scope, device: &change::DeviceRef| {
-            change::Scope::device(device.clone()).is_ok_and(|own| own == *scope)
+            change::Scope::device(device.clone()).is_ok_and(|own| own == scope.whole())
         };
         let of = |(scope, keep)| match &scope {
             change::Scope::Device { device, .. } if keep == change::Keep::Run && is_here(&scope, device) => {

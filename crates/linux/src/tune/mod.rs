@@ -289,7 +289,7 @@ fn make_threads(device: &DeviceFacts, tuning: &Tuning) -> Vec<Step> {
     }
     let line = |instance: &Instance| {
         let (device, attribute) = (device.device.clone(), NapiAttribute::Threaded);
-        let key = NapiKey { device, id: instance.id, place: instance.place, attribute };
+        let key = NapiKey { device, id: instance.id, place: instance.place, queue: None, attribute };
         Step::Line(Line::new(Key::Napi(key), "busy-poll"))
     };
     pollers(device, tuning).into_iter().map(line).collect()
