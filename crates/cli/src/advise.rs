@@ -17,10 +17,14 @@ use napier_linux::process::this_program;
 use napier_research::calibrate::{self, Comparison, Wakeups};
 
 use crate::output::PageFile;
+use crate::page::plural;
 use crate::units;
 
 /// What is compared before a machine is fitted: one mode of each kind.
 const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
+
+/// And for how long, in minutes.
+const MEASURED_MINUTES: &str = "1";
 
 /// What is simulated if no machine is named.
 pub(crate) const MACHINE: &str = "epyc-7662-cx5";
@@ -206,11 +210,11 @@ fn read(file: &Path) -> anyhow::Result<Comparison> {
 
 /// What a short comparison measures, and what wake-ups take.
 fn measure(args: &AdviseArgs) -> anyhow::Result<Comparison> {
-    let mut compare = vec!["compare", "--json", "--modes", MEASURED_MODES, "--seconds", "0.5", "--runs", "2"];
+    let mut compare = vec!["compare", "--json", "--modes", MEASURED_MODES, "--minutes", MEASURED_MINUTES];
     if let Some(service) = &args.service {
         compare.extend(["--service", service]);
     }
-    eprintln!("napier: comparing {MEASURED_MODES} for about a minute");
+    eprintln!("napier: comparing {MEASURED_MODES} for {MEASURED_MINUTES} min");
     let mut comparison = calibrate::parse(&printed(&compare)?, "the short comparison", Backend::Engine)?;
     let wakeup = printed(&["bench", "wakeup", "--json"])?;
     match Wakeups::parse(&wakeup, "what was measured here", &comparison.host) {
@@ -256,11 +260,14 @@ fn judge(args: &AdviseArgs, files: &[PathBuf], interrupted: &AtomicBool) -> anyh
 
 fn check(workload: &Workload) -> anyhow::Result<()> {
     if workload.connections < workload.queues {
-        return Err(anyhow!("each of {} queues needs a connection: give more --connections", workload.queues));
+        return Err(anyhow!(
+            "each queue needs a connection, and there are {}: give more --connections",
+            workload.queues
+        ));
     }
     if workload.cpus < workload.queues {
         return Err(anyhow!(
-            "each of {} queues needs a CPU: give more --server-cpus, or fewer --queues",
+            "each queue needs a CPU, and there are {}: give more --server-cpus, or fewer --queues",
             workload.queues
         ));
     }
@@ -279,7 +286,8 @@ fn plan_modes(names: &str, workload: &Workload) -> anyhow::Result<Vec<Mode>> {
         let needed = mode.server_cpus(workload.queues.into());
         if needed > workload.cpus.into() {
             return Err(anyhow!(
-                "{mode} needs {needed} CPUs for the server, which has {}: give more --server-cpus",
+                "{mode} needs {} for the server, which has {}: give more --server-cpus",
+                plural(needed as u64, "CPU"),
                 workload.cpus
             ));
         }

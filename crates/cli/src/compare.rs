@@ -9,6 +9,7 @@ use std::time::Duration;
 use napier_kv::load::net::Proto;
 
 use crate::output::Output;
+use crate::page::plural;
 use crate::units::{self, Bare};
 use crate::{Told, Usage};
 use anyhow::{bail, ensure};
@@ -343,6 +344,6 @@ pub(crate) fn run(args: &CompareArgs, interrupted: &AtomicBool) -> anyhow::Resul
     match &report.failures[..] {
         [] => measured_anything(&report),
         [only] => bail!("1 run failed: {only}"),
-        [first, ..] => bail!("{} runs failed; the first: {first}", report.failures.len()),
+        [first, ..] => bail!("{} failed; the first: {first}", plural(report.failures.len() as u64, "run")),
     }
 }

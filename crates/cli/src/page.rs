@@ -1,5 +1,7 @@
 //! Text for a terminal of 80 columns.
 
+pub(crate) use napier_lab::wrap::counted as plural;
+use napier_lab::wrap::wrapped;
 use napier_linux::change::{Each, Line, shown};
 
 const COLUMNS: usize = 80;
@@ -17,13 +19,12 @@ impl Page {
 
     /// Words from the first column on.
     pub(crate) fn paragraph(&mut self, text: &str) {
-        self.wrap("", "", text);
+        self.wrap("", text);
     }
 
     /// Words in from the edge, behind a label.
     pub(crate) fn words(&mut self, label: &str, text: &str) {
-        let front = format!("  {label}");
-        self.wrap(&front, &" ".repeat(front.len()), text);
+        self.wrap(&format!("  {label}"), text);
     }
 
     /// A command, which is never broken.
@@ -48,28 +49,10 @@ impl Page {
         self.0
     }
 
-    fn wrap(&mut self, first: &str, rest: &str, text: &str) {
-        let mut line = first.to_owned();
-        let mut is_empty = true;
-        for word in text.split_whitespace().map(shown) {
-            if !is_empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-                self.title(&line);
-                line = rest.to_owned();
-                is_empty = true;
-            }
-            if !is_empty {
-                line.push(' ');
-            }
-            line += &word;
-            is_empty = false;
-        }
-        self.title(&line);
+    fn wrap(&mut self, front: &str, text: &str) {
+        let words: Vec<String> = text.split_whitespace().map(shown).collect();
+        wrapped(front, &words.join(" "), COLUMNS).lines().for_each(|line| self.title(line));
     }
-}
-
-/// `1 CPU`, `2 CPUs`.
-pub(crate) fn plural<N: std::fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
-    if count == N::from(1) { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// What became of lines: in force, in force before, refused.

@@ -168,9 +168,8 @@ impl std::str::FromStr for Subject {
             Some(("sim", name)) => (Backend::Sim, name),
             _ => (Backend::Engine, name),
         };
-        let unknown = || ModeError::Unknown { name: name.to_owned() };
         let (name, copy) = match name.split_once(COPY_MARK) {
-            Some((name, copy)) => (name, copy.parse().map_err(|_| unknown())?),
+            Some((plain, copy)) => (plain, copy_of(name, copy)?),
             None => (name, FIRST_COPY),
         };
         let (mode, receive) = match name.strip_suffix(IRQ_SUFFIX) {
@@ -179,6 +178,12 @@ impl std::str::FromStr for Subject {
         };
         Ok(Self { backend, mode: mode.parse()?, receive, copy })
     }
+}
+
+/// The number of a copy, in the name of a row.
+pub(crate) fn copy_of(name: &str, copy: &str) -> Result<u8, ModeError> {
+    let number = copy.parse().ok().filter(|number| (FIRST_COPY + 1..=COPIES_MAX).contains(number));
+    number.ok_or_else(|| ModeError::Copy { name: name.to_owned(), max: COPIES_MAX })
 }
 
 /// The modes in order, each with every backend: what is to be compared stands side by side, and runs one after the other.

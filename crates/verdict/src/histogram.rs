@@ -122,9 +122,20 @@ impl Histogram {
         self.bins.iter().map(|(bin, count)| (lowest(*bin), *count))
     }
 
-    /// The bins by number.
-    pub(crate) fn bins(&self) -> &[(u16, u64)] {
+    /// The bins that have values by their numbers, in order: what a file keeps of it.
+    #[must_use]
+    pub fn bins(&self) -> &[(u16, u64)] {
         &self.bins
+    }
+
+    /// One of bins by number, as [`bins`](Self::bins) gives them; each value is taken for the middle of its bin, the largest for the end of it.
+    pub fn of_bins(bins: impl IntoIterator<Item = (u16, u64)>) -> Self {
+        let mut all = Self::new();
+        for (bin, count) in bins {
+            all.record(value_at(bin, 0.5) as u64, count);
+            all.max = all.max.max(value_at(bin, 1.0) as u64);
+        }
+        all
     }
 }
 

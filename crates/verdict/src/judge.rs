@@ -2,7 +2,7 @@
 
 use crate::look::{Look, Ratio};
 use crate::numbers::{normal_bound, student_bound};
-use crate::rank::{self, Signed};
+use crate::rank::{Evidence, Signed};
 use crate::{Estimate, Metric, Pair, Settings, Verdict, Why};
 
 /// More rounds than so many times those that are there are not foretold: what they rest on is too little known.
@@ -11,8 +11,7 @@ const FORETOLD_TIMES: f64 = 20.0;
 /// What is known of two candidates in one figure.
 struct Known {
     ratio: Option<Ratio>,
-    /// The logarithm of the ratio in each round, or group of rounds.
-    differences: Vec<f64>,
+    evidence: Evidence,
     signed: Signed,
     /// Whether the test says that they differ, all others considered.
     differ: bool,
@@ -34,8 +33,8 @@ pub(crate) fn judge(look: &Look, pairs: &[(usize, usize)], metrics: &[Metric], s
 }
 
 fn know(look: &Look, a: usize, b: usize, metric: Metric) -> Known {
-    let differences = look.differences(a, b, metric);
-    Known { ratio: look.ratio(a, b, metric), signed: rank::test(&differences), differences, differ: false }
+    let evidence = look.evidence(a, b, metric);
+    Known { ratio: look.ratio(a, b, metric), signed: evidence.test(0.0), evidence, differ: false }
 }
 
 /// Holm's correction: the smallest p is held against the error divided by all tests, the next one by one test less, until one fails.
@@ -66,12 +65,12 @@ fn verdict(known: &Known, (a, b): (usize, usize), metric: Metric, error: f64, se
     let reach = reach(ratio, error);
     let lies_within = |within: &&f64| {
         let bound = within.ln_1p();
-        log.abs() + reach <= bound && apart_from(&known.differences, bound).is_some_and(|signed| signed.p <= error)
+        log.abs() + reach <= bound && apart_from(&known.evidence, bound).is_some_and(|signed| signed.p <= error)
     };
     if let Some(within) = settings.within.iter().find(lies_within) {
         return Verdict::NoDifferent { within: *within };
     }
-    let enough = rank::least_p(known.differences.len()) <= error;
+    let enough = known.evidence.least_p() <= error;
     let why = match (known.differ && !agree, enough) {
         (true, _) => Why::Contrary,
         (false, false) => Why::FewRounds,
@@ -83,9 +82,8 @@ fn verdict(known: &Known, (a, b): (usize, usize), metric: Metric, error: f64, se
 /// The test that rounds lie above `-bound`, or that they lie below `bound`, whichever is less sure; `None` if one of them is not so at
 /// all. Rounds have to agree with the ratio of all requests: where a tenth of the time goes in pauses that were not seen, the p99 of
 /// all requests is that of the pauses, and alike for any two candidates.
-fn apart_from(differences: &[f64], bound: f64) -> Option<Signed> {
-    let shifted = |by: f64| rank::test(&differences.iter().map(|of| of + by).collect::<Vec<_>>());
-    let (above, below) = (shifted(bound), shifted(-bound));
+fn apart_from(evidence: &Evidence, bound: f64) -> Option<Signed> {
+    let (above, below) = (evidence.test(bound), evidence.test(-bound));
     let less_sure = if above.p > below.p { above } else { below };
     (above.z > 0.0 && below.z < 0.0).then_some(less_sure)
 }
@@ -101,13 +99,13 @@ fn more_rounds(known: &Known, ratio: &Ratio, error: f64, settings: &Settings) ->
     let rounds = ratio.rounds as f64;
     let log = ratio.estimate.value.ln();
     // What the exact distribution takes at least.
-    let exact = rounds / known.differences.len().max(1) as f64 * (1.0 - error.log2()).ceil();
+    let exact = rounds / known.evidence.rounds().max(1) as f64 * (1.0 - error.log2()).ceil();
     let by_ranks = |signed: Signed| rounds * (normal_bound(error / 2.0) / signed.z.abs()).powi(2);
     let may_differ = log * known.signed.z > 0.0 && log.abs() >= settings.least.ln_1p();
     let differ = may_differ.then(|| by_ranks(known.signed));
     let widest = settings.within.iter().copied().fold(0.0, f64::max).ln_1p();
     let room = widest - log.abs();
-    let same = apart_from(&known.differences, widest).filter(|_| room > 0.0);
+    let same = apart_from(&known.evidence, widest).filter(|_| room > 0.0);
     let same = same.map(|signed| by_ranks(signed).max(rounds * (reach(ratio, error) / room).powi(2)));
     let total = [differ, same].into_iter().flatten().reduce(f64::min)?.max(exact);
     let more = (total - rounds).ceil().max(1.0);

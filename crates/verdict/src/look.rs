@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use napier_rng::{below, stream};
 
 use crate::numbers::{normal_above, student_bound};
+use crate::rank::Evidence;
 use crate::table::ByRound;
 use crate::{Estimate, Interval, Metric, Settings, Slice};
 
@@ -14,6 +15,15 @@ type Replicates = BTreeMap<(usize, Metric, Vec<bool>), Vec<f64>>;
 
 /// So many requests beyond a quantile make it a figure of its own; where a slice has fewer, rounds are taken together.
 const BEYOND_MIN: f64 = 5.0;
+
+/// Where a second run begins among slices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Second {
+    /// Its first candidate.
+    pub(crate) candidate: usize,
+    /// Its first round.
+    pub(crate) round: u32,
+}
 
 /// What follows from the slices that are there.
 #[derive(Debug, Clone)]
@@ -24,6 +34,8 @@ pub(crate) struct Look {
     weights: Vec<f32>,
     level: f64,
     rounds_min: usize,
+    /// The first candidate of a second run.
+    second: Option<usize>,
     replicates: RefCell<Replicates>,
 }
 
@@ -39,7 +51,7 @@ pub(crate) struct Ratio {
 
 impl Look {
     /// At the slices that are kept.
-    pub(crate) fn new(candidates: usize, kept: &[&Slice], settings: &Settings) -> Self {
+    pub(crate) fn new(candidates: usize, kept: &[&Slice], second: Option<Second>, settings: &Settings) -> Self {
         let mut numbers: Vec<u32> = kept.iter().map(|slice| slice.round).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -51,12 +63,22 @@ impl Look {
         };
         let mut rng = stream(settings.seed, "rounds of the bootstrap");
         let mut weights = vec![0.0; rounds * settings.resamples as usize];
+        // Rounds of two runs are drawn each among their own.
+        let of_first = second.map_or(rounds, |second| numbers.partition_point(|round| *round < second.round));
         for weights in weights.chunks_mut(rounds.max(1)) {
-            (0..rounds).for_each(|_| weights[below(&mut rng, rounds as u32) as usize] += 1.0);
+            for run in [0..of_first, of_first..rounds] {
+                run.clone().for_each(|_| weights[run.start + below(&mut rng, run.len() as u32) as usize] += 1.0);
+            }
         }
         let rounds_min = settings.rounds_min.max(2) as usize;
         let tables = (0..candidates).map(table).collect();
-        Self { tables, rounds, weights, level: settings.level, rounds_min, replicates: RefCell::default() }
+        let second = second.map(|second| second.candidate);
+        Self { tables, rounds, weights, level: settings.level, rounds_min, second, replicates: RefCell::default() }
+    }
+
+    /// Whether they are of two runs.
+    fn are_apart(&self, a: usize, b: usize) -> bool {
+        self.second.is_some_and(|second| (a < second) != (b < second))
     }
 
     /// The rounds that have all of these candidates.
@@ -98,15 +120,20 @@ impl Look {
         Some(Estimate { value, interval: interval.flatten() })
     }
 
-    /// The figure of `a` divided by that of `b`, over the rounds that have both.
+    /// The figure of `a` divided by that of `b`, over the rounds that have both; of two runs over all rounds of each, and there are as many as
+    /// the shorter one has.
     pub(crate) fn ratio(&self, a: usize, b: usize, metric: Metric) -> Option<Ratio> {
-        let mask = self.mask(&[a, b]);
-        let rounds = count(&mask);
-        let value = self.figure(a, metric, &mask)? / self.figure(b, metric, &mask)?;
+        let [of_a, of_b] = if self.are_apart(a, b) {
+            [self.mask(&[a]), self.mask(&[b])]
+        } else {
+            [(); 2].map(|()| self.mask(&[a, b]))
+        };
+        let rounds = count(&of_a).min(count(&of_b));
+        let value = self.figure(a, metric, &of_a)? / self.figure(b, metric, &of_b)?;
         if rounds < self.rounds_min {
             return Some(Ratio { estimate: Estimate { value, interval: None }, error: f64::INFINITY, rounds });
         }
-        let (of_a, of_b) = (self.replicates(a, metric, &mask), self.replicates(b, metric, &mask));
+        let (of_a, of_b) = (self.replicates(a, metric, &of_a), self.replicates(b, metric, &of_b));
         let mut logs: Vec<f64> = of_a.iter().zip(&of_b).map(|(a, b)| a - b).collect();
         logs.retain(|log| log.is_finite());
         let mean = logs.iter().sum::<f64>() / logs.len() as f64;
@@ -128,29 +155,58 @@ impl Look {
         Some(Interval { low: logs.get(skipped)?.exp(), high: logs[last - skipped].exp() })
     }
 
-    /// The logarithm of the ratio in each round that has both; where a slice has too few requests for the quantile, of
-    /// neighbouring rounds together, the same for both.
-    pub(crate) fn differences(&self, a: usize, b: usize, metric: Metric) -> Vec<f64> {
-        let (of_a, of_b) = (&self.tables[a], &self.tables[b]);
+    /// The logarithms of a figure of both in each round; where a slice has too few requests for the quantile, of neighbouring rounds together,
+    /// of as many for both.
+    pub(crate) fn evidence(&self, a: usize, b: usize, metric: Metric) -> Evidence {
         let need = metric.quantile().map_or(0.0, |q| BEYOND_MIN / q.min(1.0 - q) * (1.0 - 1e-9));
-        let mut groups: Vec<Vec<f32>> = Vec::new();
-        let mut group = vec![0.0; self.rounds];
+        let log = |candidate: usize, group: &[f32]| self.tables[candidate].figure(metric, group).map(f64::ln);
+        if self.are_apart(a, b) {
+            let mean = |of: usize| {
+                let kept: Vec<f64> = self.rounds_of(&[of]).map(|round| self.tables[of].count(round)).collect();
+                kept.iter().sum::<f64>() / kept.len().max(1) as f64
+            };
+            let size = (need / mean(a).min(mean(b)).max(1.0)).ceil().max(1.0) as usize;
+            let logs = |of: usize| {
+                let rounds: Vec<usize> = self.rounds_of(&[of]).collect();
+                self.groups(rounds.chunks(size).filter(|chunk| chunk.len() == size))
+                    .iter()
+                    .filter_map(|group| log(of, group))
+                    .collect()
+            };
+            return Evidence::Apart(logs(a), logs(b));
+        }
+        let (mut chunks, mut chunk): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
         let (mut requests_a, mut requests_b) = (0.0, 0.0);
-        for round in (0..self.rounds).filter(|round| of_a.kept[*round] && of_b.kept[*round]) {
-            group[round] = 1.0;
-            requests_a += of_a.count(round);
-            requests_b += of_b.count(round);
+        for round in self.rounds_of(&[a, b]) {
+            chunk.push(round);
+            requests_a += self.tables[a].count(round);
+            requests_b += self.tables[b].count(round);
             if requests_a >= need && requests_b >= need {
-                groups.push(std::mem::replace(&mut group, vec![0.0; self.rounds]));
+                chunks.push(std::mem::take(&mut chunk));
                 (requests_a, requests_b) = (0.0, 0.0);
             }
         }
         // What is left over at the end goes to the last whole group.
-        if let Some(last) = groups.last_mut() {
-            last.iter_mut().zip(&group).for_each(|(last, left)| *last += left);
+        if let Some(last) = chunks.last_mut() {
+            last.append(&mut chunk);
         }
-        let log = |table: &ByRound, group: &[f32]| table.figure(metric, group).map(f64::ln);
-        groups.iter().filter_map(|group| Some(log(of_a, group)? - log(of_b, group)?)).collect()
+        let groups = self.groups(chunks.iter().map(Vec::as_slice));
+        Evidence::Paired(groups.iter().filter_map(|group| Some(log(a, group)? - log(b, group)?)).collect())
+    }
+
+    /// The rounds that have all of these candidates, by number.
+    fn rounds_of<'a>(&'a self, candidates: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+        (0..self.rounds).filter(|round| candidates.iter().all(|candidate| self.tables[*candidate].kept[*round]))
+    }
+
+    /// Rounds that are taken together, as weights.
+    fn groups<'a>(&self, chunks: impl Iterator<Item = &'a [usize]>) -> Vec<Vec<f32>> {
+        let of = |chunk: &[usize]| {
+            let mut group = vec![0.0; self.rounds];
+            chunk.iter().for_each(|round| group[*round] = 1.0);
+            group
+        };
+        chunks.map(of).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use crate::judge::judge;
-use crate::look::Look;
+use crate::look::{Look, Second};
 use crate::{Cause, Estimate, Histogram, Interval, Metric, Pair, Settings, Slice};
 
 /// How many slices were left out, and why.
@@ -24,6 +24,7 @@ pub struct Slices {
     settings: Settings,
     candidates: usize,
     slices: Vec<Slice>,
+    second: Option<Second>,
     /// Made when something is asked, and gone with the next slice.
     look: OnceCell<Look>,
 }
@@ -32,7 +33,34 @@ impl Slices {
     /// Those of a load at which `candidates` are compared; none yet.
     #[must_use]
     pub fn new(candidates: usize, settings: Settings) -> Self {
-        Self { settings, candidates, slices: Vec::new(), look: OnceCell::new() }
+        Self { settings, candidates, slices: Vec::new(), second: None, look: OnceCell::new() }
+    }
+
+    /// Both, of two runs that were not measured next to each other; the candidates of the second are numbered behind these. Of candidates of two
+    /// runs no rounds are pairs: their ratios come of rounds that are drawn for each run by itself, their verdicts of the ranks of all rounds.
+    /// What differs between the runs as a whole, such as where memory lies, is in no slice, and no verdict knows of it.
+    ///
+    /// # Panics
+    /// If one of them is of two runs already.
+    #[must_use]
+    pub fn beside(&self, second: &Self) -> Self {
+        assert!(self.second.is_none() && second.second.is_none(), "two runs are compared, and not more");
+        let from = Second {
+            candidate: self.candidates,
+            round: self.slices.iter().map(|slice| slice.round + 1).max().unwrap_or(0),
+        };
+        let moved = |slice: &Slice| Slice {
+            candidate: from.candidate + slice.candidate,
+            round: from.round + slice.round,
+            ..slice.clone()
+        };
+        Self {
+            settings: self.settings,
+            candidates: self.candidates + second.candidates,
+            slices: self.slices.iter().cloned().chain(second.slices.iter().map(moved)).collect(),
+            second: Some(from),
+            look: OnceCell::new(),
+        }
     }
 
     /// Adds a slice, in any order.
@@ -174,7 +202,7 @@ impl Slices {
     fn look(&self) -> &Look {
         self.look.get_or_init(|| {
             let kept: Vec<&Slice> = self.slices.iter().filter(|slice| self.cause(slice).is_none()).collect();
-            Look::new(self.candidates, &kept, &self.settings)
+            Look::new(self.candidates, &kept, self.second, &self.settings)
         })
     }
 }

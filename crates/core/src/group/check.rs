@@ -107,7 +107,11 @@ impl fmt::Display for GroupError {
             ),
             Self::TooShort { what, got, min } => write!(f, "{what} of {} ns: it is at least {} ns", got.ns, min.ns),
             Self::MinActive { got, cpus } => {
-                write!(f, "min-active {got} for a group of {cpus} CPUs: it is 0 to {cpus}")
+                write!(
+                    f,
+                    "min-active {got} for a group of {cpus} CPU{}: it is 0 to {cpus}",
+                    if *cpus == 1 { "" } else { "s" }
+                )
             }
         }
     }

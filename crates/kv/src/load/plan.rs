@@ -77,6 +77,12 @@ pub struct Window {
 }
 
 impl Measured {
+    /// Replies per second of the measured time.
+    #[must_use]
+    pub fn answered_per_s(&self) -> f64 {
+        self.answered as f64 * 1e9 / self.window_ns.max(1) as f64
+    }
+
     /// Nothing yet.
     pub fn new(window_ns: u64) -> Self {
         let recorder = Recorder::new();

@@ -1,7 +1,7 @@
 //! The rows that a list of modes asks for.
 
 use crate::modes::{Mode, ModeError};
-use crate::subject::{COPIES_MAX, COPY_MARK, IRQ_SUFFIX};
+use crate::subject::{COPY_MARK, IRQ_SUFFIX, copy_of};
 
 /// What `--modes` asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,11 +51,6 @@ fn insert<T: PartialEq>(list: &mut Vec<T>, one: T) -> bool {
         list.push(one);
     }
     is_new
-}
-
-fn copy_of(name: &str, copy: &str) -> Result<u8, ModeError> {
-    let number = copy.parse().ok().filter(|number| (2..=COPIES_MAX).contains(number));
-    number.ok_or_else(|| ModeError::Copy { name: name.to_owned(), max: COPIES_MAX })
 }
 
 #[cfg(test)]

@@ -152,10 +152,6 @@ impl Bench<'_> {
         }
     }
 
-    fn meter(&self) -> Meter<'_> {
-        Meter { workload: self.workload, cpus: self.cpus, ends: &self.ends }
-    }
-
     fn drive(&self, load: OfferedLoad, interrupted: &AtomicBool) -> anyhow::Result<CaseResult> {
         let counters = match &self.ends.tested {
             Tested::Kernel(_) => self.workload.counters.as_ref(),
@@ -165,7 +161,7 @@ impl Bench<'_> {
         let more = if self.workload.counters.is_some() { counters::LASTS } else { Duration::ZERO };
         let window = Window { warm_up: load.window.warm_up + more, ..load.window };
         let load = OfferedLoad { window, ..load };
-        let meter = self.meter();
+        let meter = Meter { workload: self.workload, cpus: self.cpus, ends: &self.ends };
         let mut edges: Vec<anyhow::Result<Snapshot>> = Vec::with_capacity(2);
         let on_edge = &mut |_| edges.push(meter.snapshot());
         let (started, go) = channel();
@@ -194,12 +190,7 @@ impl Bench<'_> {
         counted.transpose()?;
         let counted =
             counters.map(|counters| counters.lock().expect("no thread panics with them").read()).transpose()?;
-        let edges = edges.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-        let [begin, end] = &edges[..] else { anyhow::bail!("the run ended before measuring began") };
-        // All records are there, and none is too long.
-        let wrong = measured.wrong + measured.missing + measured.refused;
-        ensure!(wrong == 0, "{wrong} replies were wrong: the stack or the server is broken");
-        let result = CaseResult { counted, ..meter.result(measured, begin, end) };
+        let result = CaseResult { counted, ..meter.result(measured, edges)? };
         check_way(&result)?;
         Ok(result)
     }

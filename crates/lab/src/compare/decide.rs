@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use napier_verdict::{Estimate, Metric as Of, Pair, Slices, Verdict};
+use napier_verdict::{Metric as Of, Pair, Slices, Verdict};
 
 use super::found::LoadFound;
-use crate::loads::Load;
-use crate::report::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, Metric, PairVerdict};
+use crate::report::decided::metrics_at;
+use crate::report::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, PairVerdict};
 use crate::subject::Subject;
 
 /// `None` if nothing was measured.
@@ -43,7 +43,7 @@ pub(super) fn decided(load: &LoadFound, subjects: &[Subject], slice: Duration) -
 
 fn mode(load: &LoadFound, at: usize, mode: Subject) -> Option<DecidedMode> {
     let (kept, left_out) = load.counts(at);
-    let of = |metric, scale| load.slices.estimate(at, metric).map(|estimate| estimated(estimate, scale));
+    let of = |metric, scale| load.slices.estimate(at, metric).map(|estimate| Estimated::of(estimate, scale));
     (kept + left_out > 0).then(|| DecidedMode {
         mode,
         p50_us: of(Of::P50, 1e-3),
@@ -54,15 +54,6 @@ fn mode(load: &LoadFound, at: usize, mode: Subject) -> Option<DecidedMode> {
         kept,
         left_out,
     })
-}
-
-fn estimated(estimate: Estimate, scale: f64) -> Estimated {
-    let scaled = |value: f64| round(value * scale, 1e6);
-    Estimated {
-        value: scaled(estimate.value),
-        low: estimate.interval.map(|interval| scaled(interval.low)),
-        high: estimate.interval.map(|interval| scaled(interval.high)),
-    }
 }
 
 /// Of each two modes of a backend, and of a mode in two backends; of those that keep up, for the latency of the others is that of
@@ -82,29 +73,18 @@ fn verdicts(load: &LoadFound, subjects: &[Subject]) -> Vec<DecidedPair> {
         .flat_map(|a| up.iter().filter(move |b| a < *b).map(move |b| (*a, *b)))
         .filter(|(a, b)| is_pair(*a, *b))
         .collect();
-    let metrics: &[Of] = if load.load == Load::Max { &[Of::Throughput, Of::Cpu] } else { &[Of::P99, Of::Cpu] };
     let pair = |pair: Pair| DecidedPair {
         a: subjects[pair.a],
         b: subjects[pair.b],
-        metric: named(pair.metric),
-        ratio: pair.ratio.map(|ratio| estimated(ratio, 1.0)),
+        metric: pair.metric.into(),
+        ratio: pair.ratio.map(|ratio| Estimated::of(ratio, 1.0)),
         verdict: match pair.verdict {
             Verdict::Better { which } => PairVerdict::Better { better: subjects[which] },
             Verdict::NoDifferent { within } => PairVerdict::NoDifferent { within_pct: round(within * 100.0, 1e3) },
             Verdict::Undecided { more_rounds, .. } => PairVerdict::Undecided { more_rounds },
         },
     };
-    slices.verdicts(&pairs, metrics).into_iter().map(pair).collect()
-}
-
-const fn named(metric: Of) -> Metric {
-    match metric {
-        Of::P50 => Metric::P50,
-        Of::P99 => Metric::P99,
-        Of::P999 => Metric::P999,
-        Of::Cpu => Metric::Cpu,
-        Of::Throughput => Metric::Throughput,
-    }
+    slices.verdicts(&pairs, metrics_at(load.load)).into_iter().map(pair).collect()
 }
 
 /// Whether a pair needs more rounds.

@@ -22,7 +22,7 @@ pub(super) fn figures(result: &CaseResult, layout: &CpuLayout, pace: Load) -> Op
     let cpu_us = result.cpu_total.as_secs_f64() * 1e6;
     let waits = result.waits_with_events as f64;
     Some(Figures {
-        achieved_rps: requests * 1e9 / measured.window_ns as f64,
+        achieved_rps: measured.answered_per_s(),
         in_time_pct: in_time_pct(pace, measured),
         latency_us: Summary::of(measured.recorder.intended())?,
         service_latency_us: Summary::of(measured.recorder.actual())?,

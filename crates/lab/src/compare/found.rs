@@ -14,7 +14,7 @@ use super::meter::CaseResult;
 use crate::applied::Applied;
 use crate::cpus::CpuLayout;
 use crate::loads::{Load, SustainSearch};
-use crate::report::{Decided, Lost, Outcome, Row};
+use crate::report::{Decided, Lost, Outcome, Row, SavedSlices};
 use crate::stats::{Figures, Measured, Spread};
 use crate::subject::Subject;
 
@@ -32,6 +32,7 @@ pub(super) struct Found {
     /// What simulated modes sustain.
     pub(super) predicted_sustained: Vec<crate::report::Sustained>,
     pub(super) searched_again: Option<String>,
+    pub(super) loads_wrong: Option<String>,
     pub(super) request_cost_us: Option<f64>,
     /// The softirq threads had SCHED_FIFO in all slices.
     pub(super) fifo: bool,
@@ -86,6 +87,7 @@ impl Found {
             predicted: Vec::new(),
             predicted_sustained: Vec::new(),
             searched_again: None,
+            loads_wrong: None,
             request_cost_us: None,
             fifo: true,
             in_force: Applied::new(),
@@ -227,6 +229,11 @@ impl LoadFound {
         let most = |estimate: Estimate| estimate.interval.map_or(estimate.value, |interval| interval.high);
         let may = |estimate| SustainSearch::is_enough(100.0 * most(estimate));
         self.load == Load::Max || self.slices.in_time(subject).is_some_and(may)
+    }
+
+    /// Its slices that count, of each row.
+    pub(super) fn saved<'a>(&'a self, subjects: &'a [Subject]) -> impl Iterator<Item = SavedSlices> + 'a {
+        subjects.iter().enumerate().filter_map(|(at, subject)| SavedSlices::of(&self.slices, at, *subject, self.load))
     }
 
     /// What a row shows, and of how many slices: of those that count; where the machine was taken away, or none of them counts, of all.

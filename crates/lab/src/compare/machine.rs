@@ -17,6 +17,9 @@ const GAP_NS_MIN: u64 = 1000;
 /// Gaps that are kept of one CPU; a machine with more is hopeless anyhow.
 const GAPS_MAX: usize = 1 << 16;
 
+/// What sampling may add to the time that others had of one CPU: two ticks of 10 ms, about three standard deviations of a slice.
+const SAMPLING: Duration = Duration::from_millis(20);
+
 /// Gaps in an empty loop.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pauses {
@@ -142,13 +145,18 @@ impl Outside {
         self.busy.saturating_sub(self.process)
     }
 
+    /// What is certain of that: the kernel samples who has a CPU, and in a slice it does so some twenty times.
+    pub(crate) fn others_for_sure(&self, cpus: usize) -> Duration {
+        self.others().saturating_sub(SAMPLING * u32::try_from(cpus).expect("CPUs are few"))
+    }
+
     /// CPU time that the host gave to other guests.
-    pub(super) fn stolen(&self) -> Duration {
+    pub(crate) fn stolen(&self) -> Duration {
         self.stolen
     }
 
     /// What the generator waited for its CPU.
-    pub(super) fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.waited
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::{bail, ensure};
 use napier_kv::load::plan::{Measured, nanos};
 use napier_runtime::device::NapiStats;
 use napier_verdict::Beside;
@@ -16,9 +17,6 @@ use super::workload::Workload;
 use crate::applied::Applied;
 use crate::cpus::CpuLayout;
 use crate::stats::CoreUse;
-
-/// What sampling may add to the time that others had of one CPU: two ticks of 10 ms, about three standard deviations of a slice.
-const SAMPLING: Duration = Duration::from_millis(20);
 
 /// What one run measured.
 #[derive(Clone, Debug)]
@@ -138,7 +136,20 @@ impl Meter<'_> {
         }
     }
 
-    pub(super) fn result(&self, measured: Measured, begin: &Snapshot, end: &Snapshot) -> CaseResult {
+    /// What a measured time with these two edges says, if all that came back is right: all records are there, and none is too long.
+    pub(super) fn result(
+        &self,
+        measured: Measured,
+        edges: Vec<anyhow::Result<Snapshot>>,
+    ) -> anyhow::Result<CaseResult> {
+        let edges = edges.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        let [begin, end] = &edges[..] else { bail!("it ended before measuring began") };
+        let wrong = measured.wrong + measured.missing + measured.refused;
+        ensure!(wrong == 0, "{wrong} replies were wrong: the stack or the server is broken");
+        Ok(self.between(measured, begin, end))
+    }
+
+    fn between(&self, measured: Measured, begin: &Snapshot, end: &Snapshot) -> CaseResult {
         let engine = &self.ends.engine;
         let paused_ns = measured.paused_ns;
         let ticks_per_us = engine.ticks_per_us();
@@ -174,11 +185,10 @@ impl Meter<'_> {
 
     /// What the machine did beside one run, as it is judged whether the run counts.
     fn beside(&self, outside: &Outside, paused_ns: u64) -> Beside {
-        let cpus = u32::try_from(self.workload.watched(self.cpus).len()).expect("CPUs are few");
-        let has_client = !matches!(&*self.workload.place, Testbed::Memif | Testbed::On(_));
+        let cpus = self.workload.watched(self.cpus).len();
+        let has_client = self.workload.has_client_here();
         Beside {
-            // What is certain of it: the kernel samples who has a CPU, and in a slice it does so some twenty times.
-            others_ns: Some(nanos(outside.others().saturating_sub(SAMPLING * cpus))),
+            others_ns: Some(nanos(outside.others_for_sure(cpus))),
             stolen_ns: Some(nanos(outside.stolen())),
             client_waited_ns: has_client.then(|| nanos(outside.waited())),
             pause_ns: has_client.then_some(paused_ns),

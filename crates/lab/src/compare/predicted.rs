@@ -222,11 +222,8 @@ fn figures(run: &Run, queues: u16) -> Option<Figures> {
     })
 }
 
-/// Sees a report grow.
-type Watch<'a> = dyn FnMut(&Report) -> anyhow::Result<()> + 'a;
-
 /// A comparison in which nothing is measured: it takes no device, no privilege and no CPU of its own.
-pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch<'_>) -> anyhow::Result<Report> {
+pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool) -> anyhow::Result<Report> {
     let predictor = Predictor::new(config, stop).expect("checked with the options");
     let subjects = config.subjects();
     let able: Vec<Subject> = subjects.iter().copied().filter(|one| advise::why_not(one.mode).is_none()).collect();
@@ -235,34 +232,9 @@ pub(super) fn alone(config: &CompareConfig, stop: &AtomicBool, watch: &mut Watch
         host,
         commit,
         workload: setup::predicted(config),
-        rows: Vec::new(),
-        failures: Vec::new(),
-        ended: None,
-        memory: None,
-        machine: Vec::new(),
-        sustained: Vec::new(),
-        searched_again: None,
         prediction: Some(predictor.describe()),
-        at_start: None,
-        decided: Vec::new(),
-        took_minutes: None,
+        ..Report::default()
     };
-    match run_alone(config, &predictor, (&subjects, &able), &mut report, watch) {
-        Err(error) if error.is::<Interrupted>() && report.rows.iter().any(|row| row.figures().is_some()) => {
-            report.ended = Some(error.to_string());
-        }
-        ran => ran?,
-    }
-    Ok(report)
-}
-
-fn run_alone(
-    config: &CompareConfig,
-    predictor: &Predictor<'_>,
-    (subjects, able): (&[Subject], &[Subject]),
-    report: &mut Report,
-    watch: &mut Watch<'_>,
-) -> anyhow::Result<()> {
     let loads = match &config.loads {
         Some(loads) => loads.clone(),
         None => {
@@ -273,28 +245,37 @@ fn run_alone(
             Load::ladder(if base.rps > 0 { base.rps } else { base.start_rps })
         }
     };
-    watch(report)?;
-    let rows = |load: &Load, found: &[Row]| {
-        subjects.iter().map(|subject| row_of(*subject, *load, found, config.runs)).collect::<Vec<_>>()
-    };
-    for (at, load) in loads.iter().enumerate() {
-        match predictor.rows(*load, able) {
-            Ok(mut found) => {
-                report.failures.append(&mut found.failures);
-                report.rows.extend(rows(load, &found.rows));
-            }
-            Err(interrupted) => {
-                report.rows.extend(loads[at..].iter().flat_map(|load| rows(load, &[])));
-                return Err(interrupted.into());
-            }
+    let predicted = fill(&mut report, &loads, (&subjects, config.runs), |load| predictor.rows(load, &able));
+    let searched = |()| if config.sustained { predictor.sustained(&able, None) } else { Ok(Vec::new()) };
+    match predicted.and_then(searched) {
+        Ok(sustained) => report.sustained = sustained,
+        Err(interrupted) if report.rows.iter().any(|row| row.figures().is_some()) => {
+            report.ended = Some(interrupted.to_string());
         }
-        watch(report)?;
+        Err(interrupted) => return Err(interrupted.into()),
     }
-    if config.sustained {
-        report.sustained = predictor.sustained(able, None)?;
-        report.sustained = most::reconciled(report);
+    report.sustained = most::reconciled(&report);
+    Ok(report)
+}
+
+/// Fills in the rows of each load, until it is told to stop: those of what is left are there as well, as not run.
+fn fill(
+    report: &mut Report,
+    loads: &[Load],
+    (subjects, runs): (&[Subject], u32),
+    predict: impl Fn(Load) -> Result<PredictedRows, Interrupted>,
+) -> Result<(), Interrupted> {
+    let mut ended = Ok(());
+    for load in loads {
+        let mut found = PredictedRows { rows: Vec::new(), failures: Vec::new() };
+        ended = ended.and_then(|()| {
+            found = predict(*load)?;
+            Ok(())
+        });
+        report.rows.extend(subjects.iter().map(|subject| row_of(*subject, *load, &found.rows, runs)));
+        report.failures.extend(found.failures);
     }
-    Ok(())
+    ended
 }
 
 /// The row of a subject among those that were predicted: one that is not simulated says why, and one that is missing was not run.

@@ -127,10 +127,21 @@ impl<'a> Rounds<'a> {
         if let Some(stand) = &mut self.stand {
             stand.rest()?;
         }
-        let window = Window { warm_up: WARM_UP, measure: self.slice, margin: MARGIN, drain: DRAIN };
         let workload = if counted { &comparison.workload } else { &self.uncounted };
         let workload = Workload { arrivals: seed, ..workload.clone() };
-        run_case(&workload, of, &self.layouts[subject], OfferedLoad { pace, window }, comparison.interrupted)
+        self.by_itself(&workload, of, &self.layouts[subject], pace)
+    }
+
+    /// A slice with a server and a client of its own.
+    fn by_itself(
+        &self,
+        workload: &Workload,
+        subject: Subject,
+        cpus: &CpuLayout,
+        pace: Load,
+    ) -> anyhow::Result<CaseResult> {
+        let window = Window { warm_up: WARM_UP, measure: self.slice, margin: MARGIN, drain: DRAIN };
+        run_case(workload, subject, cpus, OfferedLoad { pace, window }, self.comparison.interrupted)
     }
 
     /// Of the modes that the stand holds the layout that has CPUs for all of them.
@@ -151,29 +162,24 @@ impl<'a> Rounds<'a> {
             Some(at) => self.slice(at, Load::Max, self.comparison.config.seed, false),
             None => {
                 let layout = self.comparison.layout(subject.mode).ok()?;
-                let window = Window { warm_up: WARM_UP, measure: self.slice, margin: MARGIN, drain: DRAIN };
-                let load = OfferedLoad { pace: Load::Max, window };
-                run_case(&self.uncounted, subject, &layout, load, self.comparison.interrupted)
+                self.by_itself(&self.uncounted, subject, &layout, Load::Max)
             }
         };
         let result = result.ok()?;
-        let answered = result.measured.answered.max(1);
-        #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-        let per_s = answered as f64 * 1e9 / result.measured.window_ns as f64;
-        Some((result.cpu_total.as_secs_f64() / result.seconds / per_s * 1e9).round() / 1e3)
+        let per_s = result.measured.answered_per_s();
+        (per_s > 0.0).then(|| (result.cpu_total.as_secs_f64() / result.seconds / per_s * 1e9).round() / 1e3)
     }
 
     /// Finds the rate that a subject sustains, near enough to choose loads by.
     pub(super) fn search(&mut self, subject: usize, found: &mut Found) -> anyhow::Result<u64> {
         let closed = self.slice(subject, Load::Max, self.comparison.config.seed, false)?;
-        #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-        let first = (closed.measured.answered as f64 * 1e9 / closed.measured.window_ns as f64 * 0.8).max(1000.0);
+        let first = (closed.measured.answered_per_s() * 0.8).max(1000.0);
         let mut tried = 0;
         while tried < LADDER_TRIES && self.try_rate(subject, first, found)? {
             tried += 1;
         }
         let known = sustain::sustained(&found.attempts[subject], &Settings::DEFAULT);
-        let rate = known.and_then(|known| known.rate.or(known.kept_up_at_most)).unwrap_or(first);
+        let rate = known.and_then(|known| known.keeps_up_to()).unwrap_or(first);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is neither")]
         Ok(rate as u64)
     }
@@ -215,6 +221,11 @@ impl<'a> Rounds<'a> {
     /// Whether there is no time for what takes so long, or it was interrupted.
     pub(super) fn is_over(&self, takes: Duration) -> bool {
         self.is_interrupted() || Instant::now() + takes > self.deadline
+    }
+
+    /// Whether there is time for so many rounds.
+    pub(super) fn has_time_for(&self, rounds: u32) -> bool {
+        !self.is_over(self.round_time() * rounds)
     }
 
     /// Runs rounds of a load.

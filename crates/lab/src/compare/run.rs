@@ -21,6 +21,9 @@ use crate::modes::Mode;
 use crate::report::{Outcome, Report, Row, hdrlog};
 use crate::subject::{Backend, Subject};
 
+/// Loads are searched again if each can still have so many rounds: with fewer nothing would be decided.
+const LADDER_ROUNDS: u32 = 10;
+
 /// Runs a comparison. `interrupted` ends it early; then, and if slices fail, the report has what was measured, and says
 /// what is missing and why.
 ///
@@ -29,7 +32,7 @@ use crate::subject::{Backend, Subject};
 pub fn compare(config: &CompareConfig, interrupted: &AtomicBool) -> anyhow::Result<Report> {
     config.check()?;
     if config.is_predicted() {
-        return predicted::alone(config, interrupted, &mut |_| Ok(()));
+        return predicted::alone(config, interrupted);
     }
     let begun = Instant::now();
     let subjects = config.subjects();
@@ -71,7 +74,8 @@ impl Comparison<'_> {
         }
         self.predict_sustained(&mut found);
         self.write_histograms(&rounds, &mut found);
-        self.report(&rounds, &found)
+        let slices = found.loads.iter().flat_map(|load| load.saved(&rounds.subjects)).collect();
+        Ok(Report { slices, ..self.report(&rounds, &found)? })
     }
 
     /// The loads that were asked for, or those of a ladder of what base sustains. If that turns out wrong, the ladder is made again, once,
@@ -143,12 +147,13 @@ impl Comparison<'_> {
             if self.config.sustained {
                 rounds.try_rates(sustained::guess_rps(found), found);
             }
-            if pass == 0
-                && may_search_again
-                && let Some(top_rps) = first_rps
-                && let Some(why) = sustained::wrong_ladder(top_rps, rounds, found)
+            // A machine that was busy during the search may show in any pass that the search found too little.
+            found.loads_wrong = first_rps.and_then(|top_rps| sustained::wrong_ladder(top_rps, rounds, found));
+            if may_search_again
+                && rounds.has_time_for(found.loads.len() as u32 * LADDER_ROUNDS)
+                && found.loads_wrong.is_some()
             {
-                return Ok(Some(why));
+                return Ok(found.loads_wrong.take());
             }
             // Of the others nothing is new.
             open.iter().for_each(|at| rounds.look(&mut found.loads[*at]));
@@ -243,9 +248,11 @@ impl Comparison<'_> {
                 .collect(),
             sustained: sustained::all(self.config.sustained, rounds, found),
             searched_again: found.searched_again.clone(),
+            loads_wrong: found.loads_wrong.clone(),
             prediction: self.predictor.as_ref().map(Predictor::describe),
             at_start: self.at_start.clone(),
             decided: found.loads.iter().filter_map(|load| load.decided.clone()).collect(),
+            slices: Vec::new(),
             took_minutes: Some((self.begun.elapsed().as_secs_f64() / 0.6).round() / 100.0),
         })
     }

@@ -273,10 +273,6 @@ impl Shared {
         let on_edge = &mut |_| edges.push(meter.snapshot());
         let measured = generator.run(task.pace, task.window, (task.seed, "client"), &self.stopping, on_edge)?;
         generator.quiesce(QUIET, QUIET_AT_MOST, &self.stopping)?;
-        let edges = edges.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-        let [begin, end] = &edges[..] else { bail!("the slice ended before it was measured") };
-        let wrong = measured.wrong + measured.missing + measured.refused;
-        ensure!(wrong == 0, "{wrong} replies were wrong: the stack or the server is broken");
-        Ok(meter.result(measured, begin, end))
+        meter.result(measured, edges)
     }
 }

@@ -6,7 +6,6 @@ use napier_verdict::sustain::{self, Attempt};
 
 use super::found::Found;
 use super::machine::{Outside, Pauses};
-use super::place::Testbed;
 use super::rounds::Rounds;
 use super::workload::Workload;
 use crate::loads::Load;
@@ -32,7 +31,7 @@ pub(super) fn search_bases(rounds: &mut Rounds<'_>, found: &mut Found) -> anyhow
 pub(super) fn of_bases(rounds: &Rounds<'_>, found: &Found) -> Option<u64> {
     let known = bases(rounds).into_iter().filter_map(|at| {
         let known = sustain::sustained(&found.attempts[at], &Settings::DEFAULT)?;
-        known.rate.or(known.kept_up_at_most)
+        known.keeps_up_to()
     });
     known.reduce(f64::min).map(whole)
 }
@@ -82,11 +81,11 @@ pub(super) fn all(searched: bool, rounds: &Rounds<'_>, found: &Found) -> Vec<Sus
         Some(Sustained {
             subject: rounds.subjects[at],
             start_rps: attempts.first().map_or(0, |one| whole(one.rate)),
-            rps: known.rate.or(known.kept_up_at_most).map_or(0, whole),
+            rps: known.keeps_up_to().map_or(0, whole),
             interval_rps: finite(known.interval.high).map(|high| (whole(known.interval.low), high)),
             kept_up_at_most: known.kept_up_at_most.map(whole),
             fell_behind_at_least: known.fell_behind_at_least.map(whole),
-            failed: known.fell_behind_at_least.map(|rate| (whole(rate), String::new())),
+            failed: None,
             at_most: None,
             taken: taken.then(|| "more than half of its slices were left out".to_owned()),
         })
@@ -117,7 +116,6 @@ pub(super) fn machine_use(
         pause_max_us: rounded(pauses.longest_us()),
         others_pct: rounded(outside.others_pct()),
         stolen_pct: rounded(outside.stolen_pct()),
-        client_waited_ms_per_s: (!matches!(&*workload.place, Testbed::Memif | Testbed::On(_)))
-            .then(|| rounded(outside.waited_ms_per_s(cpus))),
+        client_waited_ms_per_s: workload.has_client_here().then(|| rounded(outside.waited_ms_per_s(cpus))),
     }
 }

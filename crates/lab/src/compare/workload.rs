@@ -56,10 +56,18 @@ impl Workload {
     /// CPUs on which only this process is to be busy. The generator's own process is another one.
     pub(crate) fn watched(&self, cpus: &CpuLayout) -> Vec<usize> {
         let mut watched = cpus.of_server();
-        if !matches!(&*self.place, Testbed::Memif | Testbed::On(_)) && !watched.contains(&cpus.client) {
+        if self.has_client_here() && !watched.contains(&cpus.client) {
             watched.push(cpus.client);
         }
         watched
+    }
+
+    /// Whether the generator is in this process.
+    pub(crate) fn has_client_here(&self) -> bool {
+        match &*self.place {
+            Testbed::Link | Testbed::Veth(_) => true,
+            Testbed::Memif | Testbed::On(_) => false,
+        }
     }
 
     /// Where our own server listens.

@@ -20,11 +20,15 @@ pub enum Shortfall {
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Never rounded up to what is enough.
-            Self::Answered { pct } => write!(f, "{:.0} % answered", pct.floor()),
+            Self::Answered { pct } => write!(f, "{} answered", floored_pct(*pct)),
             Self::Late { p99_us } => write!(f, "p99 {:.1} ms", p99_us / 1e3),
         }
     }
+}
+
+/// A share that stands beside the least that is enough: never rounded up to that.
+pub(crate) fn floored_pct(pct: f64) -> String {
+    format!("{:.0} %", pct.floor())
 }
 
 /// Requests that may be on their way at the end of a run, however short it is, without a word of overload.

@@ -37,6 +37,12 @@ pub(crate) fn said(report: &Report) -> Vec<String> {
         lines.extend(of_backend(report, backend));
     }
     lines.extend(who_had_it(report));
+    lines.extend(
+        report
+            .loads_wrong
+            .as_ref()
+            .map(|why| format!("The loads are not what they were to be: {why}; give --load, or more --minutes.")),
+    );
     lines.extend(beside::said(report));
     lines.extend(sustained::said(report));
     lines.extend(undecided(report));

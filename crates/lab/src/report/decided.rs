@@ -5,9 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use napier_verdict as verdict;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::loads::Load;
+use crate::stats::rounded;
 use crate::subject::Subject;
 
 /// What was decided at one load, of all that was measured there.
@@ -90,6 +93,19 @@ pub struct Estimated {
     pub high: Option<f64>,
 }
 
+impl Estimated {
+    /// Of an estimate, in another unit.
+    pub(crate) fn of(estimate: verdict::Estimate, scale: f64) -> Self {
+        let scaled = |value: f64| rounded(value * scale);
+        let bound = |of: fn(verdict::Interval) -> f64| estimate.interval.map(|interval| scaled(of(interval)));
+        Self {
+            value: scaled(estimate.value),
+            low: bound(|interval| interval.low),
+            high: bound(|interval| interval.high),
+        }
+    }
+}
+
 /// A figure in which modes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Metric {
@@ -108,6 +124,26 @@ pub enum Metric {
     /// Requests answered per second.
     #[serde(rename = "throughput")]
     Throughput,
+}
+
+impl From<verdict::Metric> for Metric {
+    fn from(metric: verdict::Metric) -> Self {
+        match metric {
+            verdict::Metric::P50 => Self::P50,
+            verdict::Metric::P99 => Self::P99,
+            verdict::Metric::P999 => Self::P999,
+            verdict::Metric::Cpu => Self::Cpu,
+            verdict::Metric::Throughput => Self::Throughput,
+        }
+    }
+}
+
+/// The figures in which modes are compared at a load: a closed loop by what is answered, a rate by what it costs in latency.
+pub(crate) const fn metrics_at(load: Load) -> &'static [verdict::Metric] {
+    match load {
+        Load::Max => &[verdict::Metric::Throughput, verdict::Metric::Cpu],
+        Load::Rps(_) => &[verdict::Metric::P99, verdict::Metric::Cpu],
+    }
 }
 
 /// Two modes in one figure.
@@ -172,23 +208,23 @@ impl Decided {
     }
 }
 
-/// Blocks that this version can read; one that names a mode it does not know is left out, as the mode's rows are.
-pub(super) fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Decided>, D::Error> {
+/// Entries that this version can read; one that names a mode it does not know is left out, as the mode's rows are.
+pub(super) fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let written = Vec::<serde_json::Value>::deserialize(deserializer)?;
     Ok(written.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
 }
 
 /// A subject by its name.
-mod by_name {
+pub(super) mod by_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     use crate::subject::Subject;
 
-    pub(super) fn serialize<S: Serializer>(subject: &Subject, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::report) fn serialize<S: Serializer>(subject: &Subject, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(subject)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Subject, D::Error> {
+    pub(in crate::report) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Subject, D::Error> {
         let name = String::deserialize(deserializer)?;
         name.parse().map_err(D::Error::custom)
     }
@@ -228,9 +264,9 @@ mod tests {
                 "verdict": "better", "better": "suspend20"
             })
         );
-        assert_eq!(readable(written).unwrap(), std::slice::from_ref(&decided));
+        assert_eq!(readable::<Decided, _>(written).unwrap(), std::slice::from_ref(&decided));
         let mut unknown = serde_json::to_value([&decided, &decided]).unwrap();
         unknown[0]["pairs"][1]["a"] = "hyperpoll".into();
-        assert_eq!(readable(unknown).unwrap(), [decided]);
+        assert_eq!(readable::<Decided, _>(unknown).unwrap(), [decided]);
     }
 }

@@ -1,4 +1,4 @@
-//! Comparisons side by side: what differs by more than the runs of each do, and how differently they ran.
+//! Comparisons side by side: what differs, by the slices of each, and how differently they ran.
 //!
 //! There is one [`SideBySide`]. Text, JSON, CSV, Markdown and the page are all made from it, so they cannot say different things.
 
@@ -6,12 +6,16 @@ mod export;
 mod json;
 mod judge;
 mod markdown;
+mod rounds;
 mod setups;
 mod summary;
 mod text;
 
+use napier_verdict::Metric;
+
 use super::columns::{Column, us};
 use super::read::Saved;
+use super::verdict::and;
 use super::{Report, Row};
 use crate::loads::Load;
 use crate::stats::Figures;
@@ -23,6 +27,8 @@ pub(crate) use judge::Standing;
 use judge::{Against, Side};
 pub use judge::{DifferenceVerdict, Pair, Value};
 pub use markdown::markdown;
+use rounds::SlicesSay;
+pub(crate) use text::READ;
 pub use text::text;
 
 /// Comparisons, each to be held against the first.
@@ -47,6 +53,10 @@ pub struct Line<'a> {
     pub rows: Vec<Option<&'a Row>>,
     /// In the same order: what took the machine away there, so that nothing is decided by it.
     pub taken: Vec<Option<String>>,
+    /// In the same order: whether there are slices of it.
+    has_slices: Vec<bool>,
+    /// In the same order: what these say of it beside the first.
+    slices_say: Vec<Vec<SlicesSay>>,
 }
 
 /// Something that is set or found before a comparison runs.
@@ -90,6 +100,8 @@ pub struct Differences<'a> {
     pub setups: Vec<(&'a str, [&'a str; 2])>,
     /// They have no backend in common, so modes are compared whatever the backend is.
     pub across_backends: bool,
+    /// Names of those that have no slices, so that only ranges can be compared.
+    pub only_ranges: Vec<&'a str>,
 }
 
 impl<'a> SideBySide<'a> {
@@ -107,14 +119,20 @@ impl<'a> SideBySide<'a> {
                     line.rows[i] = Some(row);
                 } else {
                     let rows = (0..files.len()).map(|j| (j == i).then_some(row)).collect();
-                    lines.push(Line { load: row.load, rows, taken: Vec::new() });
+                    let slices_say = vec![Vec::new(); files.len()];
+                    lines.push(Line { load: row.load, rows, taken: Vec::new(), has_slices: Vec::new(), slices_say });
                 }
             }
         }
         for line in &mut lines {
             line.taken = files.iter().zip(&line.rows).map(|(file, row)| taken_from(file, (*row)?)).collect();
+            let has = |file: &Saved, row: &Row| file.report.slices_of(row.subject, row.load).is_some();
+            line.has_slices =
+                files.iter().zip(&line.rows).map(|(file, row)| row.is_some_and(|row| has(file, row))).collect();
         }
-        Self { setups: setups::of(&files), files, lines, across_backends }
+        let mut all = Self { setups: setups::of(&files), files, lines, across_backends };
+        all.ask_slices();
+        all
     }
 
     /// Each of the others beside the first.
@@ -134,7 +152,18 @@ impl<'a> SideBySide<'a> {
             alone: [only(0, i), only(i, 0)],
             setups: setups.map(|setup| (setup.name.as_str(), [setup.shown(0), setup.shown(i)])).collect(),
             across_backends: self.across_backends[i],
+            only_ranges: [0, i]
+                .into_iter()
+                .filter(|i| self.lacks_slices(*i))
+                .map(|i| self.files[i].name.as_str())
+                .collect(),
         }
+    }
+
+    /// Whether rows of it were measured, and none has slices.
+    fn lacks_slices(&self, i: usize) -> bool {
+        let rows = &self.files[i].report.rows;
+        rows.iter().any(|row| row.measured().is_some()) && self.files[i].report.slices.is_empty()
     }
 }
 
@@ -175,23 +204,39 @@ impl Line<'_> {
     /// A figure of a file, and how it stands to that of the first; `None` where it does not have it.
     pub(crate) fn standing(&self, i: usize, column: &Column) -> Option<Standing> {
         let side = |i: usize| Side::of(self, i, column.figure);
-        Standing::of(side(i)?, side(0), i == 0)
+        Standing::of(side(i)?, side(0), i == 0, self.say(i, metric_of(column.key)))
+    }
+
+    /// What slices say of a figure.
+    fn say(&self, i: usize, metric: Option<Metric>) -> Option<&SlicesSay> {
+        self.slices_say[i].iter().find(|say| Some(say.metric) == metric)
     }
 
     fn cell(&self, i: usize) -> Option<CellDifference> {
         let (a, b) = (self.rows[0]?, self.rows[i]?);
-        let pair = |figure: fn(&Figures) -> Option<f64>| {
-            Some(Pair::of(Side::of(self, 0, figure)?, Side::of(self, i, figure)?))
+        let pair = |metric: Metric, figure: fn(&Figures) -> Option<f64>| {
+            let sides = (Side::of(self, 0, figure)?, Side::of(self, i, figure)?);
+            Some(Pair::of(sides.0, sides.1, metric.higher_is_better(), self.say(i, Some(metric))))
         };
         Some(CellDifference {
             load: self.load,
             subjects: [a.subject, b.subject],
-            p99_us: pair(|f| Some(f.latency_us.p99))?,
-            cpu_pct: pair(|f| Some(f.cpu.total_pct))?,
-            achieved_rps: pair(|f| Some(f.achieved_rps))?,
+            p99_us: pair(Metric::P99, |f| Some(f.latency_us.p99))?,
+            cpu_pct: pair(Metric::Cpu, |f| Some(f.cpu.total_pct))?,
+            achieved_rps: pair(Metric::Throughput, |f| Some(f.achieved_rps))?,
             sustains: [a.sustains(), b.sustains()],
             against: Against::of(self, i),
         })
+    }
+}
+
+/// The figure of a column that slices decide.
+fn metric_of(key: &str) -> Option<Metric> {
+    match key {
+        "latency_us.p99" => Some(Metric::P99),
+        "cpu.total_pct" => Some(Metric::Cpu),
+        "achieved_rps" => Some(Metric::Throughput),
+        _ => None,
     }
 }
 
@@ -244,6 +289,34 @@ impl Differences<'_> {
         const WORDS: &str =
             "They have no backend in common: a mode of the one stands beside the same mode of the other.";
         (self.across_backends && !self.cells.is_empty()).then_some(WORDS)
+    }
+
+    /// What can be compared at all, where one of them has no slices.
+    pub(crate) fn about_ranges(&self) -> Option<String> {
+        let names = and(&self.only_ranges.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let (has, it) = if self.only_ranges.len() > 1 { ("have", "them") } else { ("has", "it") };
+        (!self.only_ranges.is_empty()).then(|| {
+            format!(
+                "ONLY RANGES can be compared: {names} {has} no slices, for an older version wrote {it}. A figure is called lower or higher \
+                 where all runs lie apart, which is no verdict; measure again for one."
+            )
+        })
+    }
+
+    /// Minutes that both comparisons would take in all, each with as many rounds more as would decide what is undecided; `None` if nothing is, or
+    /// if it cannot be told.
+    pub(crate) fn minutes(&self) -> Option<f64> {
+        let verdicts = self.cells.iter().flat_map(|cell| [(cell, cell.asked()), (cell, cell.cpu_pct)]);
+        let times = verdicts.filter_map(|(cell, pair)| match pair.verdict() {
+            DifferenceVerdict::Undecided { more_rounds: Some(more) } => {
+                let decided = self.files.iter().filter_map(|file| file.report.decided_at(cell.load));
+                let rounds = decided.map(|decided| decided.rounds).min()?.max(1);
+                Some(1.0 + f64::from(more) / f64::from(rounds))
+            }
+            _ => None,
+        });
+        let took = self.files.iter().filter_map(|file| file.report.took_minutes).reduce(f64::max)?;
+        Some((times.reduce(f64::max)? * took).ceil())
     }
 
     /// How many rows are not compared; `None` if all are.

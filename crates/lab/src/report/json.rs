@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::decided::{Decided, readable};
-use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, Sustained, Workload};
+use super::{Host, MachineUse, Memory, Outcome, Prediction, Report, Row, SavedSlices, Sustained, Workload};
 use crate::loads::Load;
 use crate::stats::{RowFigures, Spread};
 use crate::subject::{Backend, Receive, first_copy};
@@ -49,6 +49,9 @@ pub struct JsonReport<P = serde_json::Value> {
     /// Why the loads were searched again, or null.
     #[serde(default)]
     pub searched_again: Option<String>,
+    /// Why the loads are not what they were to be, or null.
+    #[serde(default)]
+    pub loads_wrong: Option<String>,
     /// What rows of `sim` were predicted on, or null.
     #[serde(default)]
     pub prediction: Option<Prediction>,
@@ -61,6 +64,9 @@ pub struct JsonReport<P = serde_json::Value> {
     /// Minutes that it took, or null.
     #[serde(default)]
     pub took_minutes: Option<f64>,
+    /// The slices behind the rows, by mode and load; written apart, a line for each.
+    #[serde(default, deserialize_with = "readable")]
+    pub slices: Vec<SavedSlices>,
 }
 
 /// The most that a mode sustains in open loop.
@@ -105,7 +111,7 @@ impl From<&Sustained> for JsonSustained {
             high_rps: one.interval_rps.map(|(_, high)| high),
             kept_up_at_most: one.kept_up_at_most,
             fell_behind_at_least: one.fell_behind_at_least,
-            failed_rps: one.failed.as_ref().map(|(rps, _)| *rps),
+            failed_rps: one.failed.as_ref().map(|(rps, _)| *rps).or(one.fell_behind_at_least),
             why: one.failed.as_ref().map(|(_, why)| why.clone()),
             p99_us: one.at_most.map(|(p99_us, _)| p99_us),
             cpu_pct: one.at_most.map(|(_, cpu_pct)| cpu_pct),
@@ -178,6 +184,7 @@ impl From<Load> for JsonLoad {
 
 /// The report as JSON, indented, with a newline at its end.
 pub fn render(report: &Report) -> String {
+    let slices = &report.slices;
     let modes = report.rows.iter().map(|row| row.subject.mode);
     let modes: BTreeMap<String, JsonMode> =
         modes.map(|mode| (mode.to_string(), JsonMode::from(&mode.plan()))).collect();
@@ -194,12 +201,26 @@ pub fn render(report: &Report) -> String {
         machine: report.machine.clone(),
         sustained: report.sustained.iter().map(JsonSustained::from).collect(),
         searched_again: report.searched_again.clone(),
+        loads_wrong: report.loads_wrong.clone(),
         prediction: report.prediction.clone(),
         at_start: report.at_start.clone(),
         decided: report.decided.clone(),
         took_minutes: report.took_minutes,
+        slices: Vec::new(),
     };
-    serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize") + "\n"
+    let text = serde_json::to_string_pretty(&report).expect("strings, numbers and maps by string always serialize");
+    with_slices(text, slices)
+}
+
+/// Lists of numbers with one number in a line would be most of the file, so each row's slices are a line.
+fn with_slices(object: String, slices: &[SavedSlices]) -> String {
+    let lines = slices.iter().map(|one| serde_json::to_string(one).expect("numbers and strings always serialize"));
+    let lines: Vec<String> = lines.map(|line| format!("    {line}")).collect();
+    if lines.is_empty() {
+        return object + "\n";
+    }
+    let before = object.strip_suffix("[]\n}").expect("the empty list of slices is its last entry");
+    format!("{before}[\n{}\n  ]\n}}\n", lines.join(",\n"))
 }
 
 impl From<&Row> for JsonRow {

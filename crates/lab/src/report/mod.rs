@@ -14,6 +14,7 @@ pub(crate) mod most;
 pub mod power;
 pub mod progress;
 pub mod read;
+mod slices;
 mod sustained;
 pub mod table;
 pub(crate) mod take;
@@ -23,6 +24,7 @@ pub(crate) mod verdict;
 pub use decided::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, Metric, PairVerdict};
 pub use machine::MachineUse;
 pub use power::{PowerHistogram, range};
+pub use slices::SavedSlices;
 pub use transmit::{CpuTimes, CpuUse, LockWaits};
 
 use std::collections::BTreeMap;
@@ -34,7 +36,7 @@ use crate::stats::Measured;
 use crate::subject::{Backend, Subject};
 
 /// Everything a comparison found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Where it ran.
     pub host: Host,
@@ -56,6 +58,8 @@ pub struct Report {
     pub sustained: Vec<Sustained>,
     /// Why the loads of the first search were given up and searched again; the rows are of the second.
     pub searched_again: Option<String>,
+    /// Why the loads are not the shares of what base sustains that they were to be, as far as is known now; `None` if they are.
+    pub loads_wrong: Option<String>,
     /// What rows of `sim` were predicted on; `None` without such rows.
     pub prediction: Option<Prediction>,
     /// Who had the CPUs before anything was measured; `None` if they were free.
@@ -64,6 +68,8 @@ pub struct Report {
     pub decided: Vec<Decided>,
     /// Minutes that it took; `None` if it was not said.
     pub took_minutes: Option<f64>,
+    /// The slices behind the rows that were measured; empty of an older version, and while it is measured.
+    pub slices: Vec<SavedSlices>,
 }
 
 /// What was simulated.
@@ -287,6 +293,11 @@ impl Report {
     /// What was decided at a load.
     pub(crate) fn decided_at(&self, load: Load) -> Option<&Decided> {
         self.decided.iter().find(|decided| decided.load_rps == load)
+    }
+
+    /// The slices behind a row.
+    pub(crate) fn slices_of(&self, subject: Subject, load: Load) -> Option<&SavedSlices> {
+        self.slices.iter().find(|slices| slices.mode == subject && slices.load_rps == load && slices.len() > 0)
     }
 
     /// What took the machine away at a load, so that nothing is decided by what was measured there; `None` if nothing did. Where there were

@@ -175,10 +175,12 @@ fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
         machine: report.machine,
         sustained,
         searched_again: report.searched_again,
+        loads_wrong: report.loads_wrong,
         prediction: report.prediction,
         at_start: report.at_start,
         decided: report.decided,
         took_minutes: report.took_minutes,
+        slices: report.slices,
     };
     report.sustained = most::reconciled(&report);
     report
@@ -248,7 +250,8 @@ fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
         interval_rps: one.low_rps.zip(one.high_rps),
         kept_up_at_most: one.kept_up_at_most,
         fell_behind_at_least: one.fell_behind_at_least,
-        failed: one.failed_rps.map(|rps| (rps, one.why.clone().unwrap_or_default())),
+        // What slices say is said by where they fell behind; a search by short runs has its reason.
+        failed: one.failed_rps.zip(one.why.clone().filter(|why| !why.is_empty())),
         at_most: one.p99_us.zip(one.cpu_pct),
         taken: one.taken.clone(),
     })

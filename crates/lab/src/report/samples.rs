@@ -257,10 +257,12 @@ fn measured() -> Report {
         machine: vec![quiet(low), quiet(high), quiet(Load::Max)],
         sustained: Vec::new(),
         searched_again: None,
+        loads_wrong: None,
         prediction: None,
         at_start: None,
         decided: Vec::new(),
         took_minutes: None,
+        slices: Vec::new(),
     }
 }
 

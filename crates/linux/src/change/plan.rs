@@ -110,9 +110,10 @@ fn not_too_many(device: &DeviceRef, threads: usize) -> Result<(), KeyError> {
     let cpus = Root::MACHINE.cpus("/sys/devices/system/cpu/online");
     match cpus.map(|cpus| cpus.len()).filter(|cpus| threads > *cpus) {
         Some(cpus) => Err(KeyError::Refused(format!(
-            "{0} has {threads} NAPI instances and this machine {cpus} CPUs: threads that poll for ever would keep each other from \
+            "{0} has {threads} NAPI instances and this machine {cpus} CPU{1}: threads that poll for ever would keep each other from \
              running. Take fewer queues (ethtool -L {0} combined N)",
-            device.name
+            device.name,
+            if cpus == 1 { "" } else { "s" },
         ))),
         None => Ok(()),
     }

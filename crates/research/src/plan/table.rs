@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use napier_lab::wrap::counted;
+
 use super::score::{Errors, NEAR_PCT, Pair, Score, error, shown_pairs};
 use super::{Plan, PlanCell, PlanKind, Scale};
 
@@ -104,16 +106,24 @@ fn closing(text: &mut String, plan: &Plan, score: &Score) -> fmt::Result {
     match plan.scale {
         Scale::Queues { queues, connections } => writeln!(
             text,
-            "{queues} queues of {} connections, one of them simulated; {seeds} runs of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted",
-            connections / queues,
+            "{} of {}, one of them simulated; {} of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted",
+            counted(queues, "queue"),
+            counted(connections / queues, "connection"),
+            counted(seeds, "run"),
         ),
         Scale::Pair => writeln!(
             text,
-            "two hosts of 4 CPUs, both simulated; {seeds} runs of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted"
+            "two hosts of 4 CPUs, both simulated; {} of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted",
+            counted(seeds, "run"),
         ),
         Scale::Hosts { cpus, queues, threads, flows } => writeln!(
             text,
-            "two hosts of {cpus} CPUs, {queues} queues, {threads} threads, {flows} connections; {seeds} runs of each; {parameters} figures of the machine, {fitted} of them fitted"
+            "two hosts of {}, {}, {}, {}; {} of each; {parameters} figures of the machine, {fitted} of them fitted",
+            counted(cpus, "CPU"),
+            counted(queues, "queue"),
+            counted(threads, "thread"),
+            counted(flows, "connection"),
+            counted(seeds, "run"),
         ),
         Scale::Server { .. } => Ok(()),
         Scale::Senders { .. } => writeln!(

@@ -50,6 +50,14 @@ pub struct Sustained {
     pub fell_behind_at_least: Option<f64>,
 }
 
+impl Sustained {
+    /// The rate; where only a bound is known, the highest at which it was seen to keep up.
+    #[must_use]
+    pub fn keeps_up_to(&self) -> Option<f64> {
+        self.rate.or(self.kept_up_at_most)
+    }
+}
+
 /// Where a search begins, and when it is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {

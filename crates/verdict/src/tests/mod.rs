@@ -3,6 +3,7 @@
 //! Experiments are many, so slices are short of requests where the claim allows it. All seeds are fixed: a test gives the same on
 //! every machine.
 
+mod apart;
 mod histogram;
 mod intervals;
 mod verdicts;

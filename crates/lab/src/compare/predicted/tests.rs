@@ -18,7 +18,7 @@ fn config(modes: &str, loads: &[Load]) -> CompareConfig {
 }
 
 fn run(config: &CompareConfig) -> Report {
-    alone(config, &AtomicBool::new(false), &mut |_| Ok(())).unwrap()
+    alone(config, &AtomicBool::new(false)).unwrap()
 }
 
 const LOAD: Load = Load::Rps(40_000);
@@ -105,8 +105,7 @@ fn without_loads_they_are_those_that_base_sustains() {
     let last = report.rows.last().unwrap().load;
     assert_eq!((report.rows.len(), last), (6, Load::Max));
     assert!(report.rows.iter().all(Row::sustains), "{report:?}");
-    let error =
-        alone(&CompareConfig { loads: None, ..config("defer20", &[]) }, &AtomicBool::new(false), &mut |_| Ok(()));
+    let error = alone(&CompareConfig { loads: None, ..config("defer20", &[]) }, &AtomicBool::new(false));
     assert!(error.unwrap_err().to_string().contains("give --load"));
 }
 
@@ -125,17 +124,16 @@ fn a_length_that_is_asked_for_is_kept_within_bounds() {
 
 #[test]
 fn told_to_stop_it_ends_with_what_it_has() {
-    let stop = AtomicBool::new(false);
-    let config = config("base", &[LOAD, Load::Max]);
-    let mut seen = 0;
-    let report = alone(&config, &stop, &mut |report| {
-        seen = report.rows.len();
-        stop.store(seen > 0, Ordering::Relaxed);
-        Ok(())
+    let done = run(&config("base", &[LOAD]));
+    let mut report = Report { rows: Vec::new(), ..done.clone() };
+    let subjects = [Subject::sim(Mode::Base)];
+    let ended = fill(&mut report, &[LOAD, Load::Max], (&subjects, 3), |load| match load {
+        Load::Max => Err(Interrupted),
+        Load::Rps(_) => Ok(PredictedRows { rows: done.rows.clone(), failures: Vec::new() }),
     });
-    let report = report.unwrap();
-    assert_eq!((seen, report.rows.len(), report.ended.as_deref()), (1, 2, Some("interrupted")));
+    assert_eq!((ended.is_err(), report.rows.len()), (true, 2));
     assert!(report.rows[0].figures().is_some(), "{report:?}");
     assert_eq!(report.rows[1].lost.as_ref().map(|lost| (lost.not_run, lost.of)), Some((3, 3)), "{report:?}");
-    assert!(alone(&config, &stop, &mut |_| Ok(())).is_err(), "nothing was predicted at all");
+    let stop = AtomicBool::new(true);
+    assert!(alone(&config("base", &[LOAD]), &stop).is_err(), "nothing was predicted at all");
 }

@@ -1,4 +1,4 @@
-//! Several comparisons on one page: what differs by more than the runs do.
+//! Several comparisons on one page: what differs.
 
 use maud::{Markup, html};
 
@@ -10,11 +10,12 @@ use crate::html::plot::{Axis, HALF, PANEL, Said, Scale, SeriesStyle};
 use crate::html::shell::{TableCell, figure, printable, table};
 use crate::loads::Load;
 use crate::report::Row;
-use crate::report::differ::{CellDifference as Differing, Differences, Line, Pair, SideBySide};
+use crate::report::differ::{CellDifference as Differing, Differences, Line, Pair, READ, SideBySide};
 
 /// What differs, a paragraph for each comparison behind the first.
 pub(super) fn answer(all: &SideBySide<'_>) -> Vec<String> {
-    all.each().iter().map(Differences::summary).collect()
+    let each = all.each();
+    each.iter().filter_map(Differences::about_ranges).chain(each.iter().map(Differences::summary)).collect()
 }
 
 /// Figures, percentiles and tables of what differs.
@@ -32,6 +33,7 @@ pub(super) fn section(all: &SideBySide<'_>) -> Markup {
             (tables(differences))
         }
         (percentiles(all))
+        p.note { (READ) }
     }
 }
 
@@ -76,7 +78,7 @@ fn of_load(width: f64, load: Load, cells: &[&Differing], backends: bool, sides: 
         median: pair.medians()[i],
         range: pair.ranges()[i],
         title: format!(
-            "{name}, {}: {} (runs {} to {})",
+            "{name}, {}: {} ({} to {})",
             sides[i].1,
             show(pair.medians()[i]),
             show(pair.ranges()[i].0),
@@ -111,7 +113,7 @@ fn tables(differences: &Differences<'_>) -> Markup {
     let (open, closed) = differences.by_loop();
     let rows = |cells: &[&Differing]| cells.iter().map(|cell| row(cell, backends)).collect::<Vec<_>>();
     html! {
-        @if !open.is_empty() { (table("99th percentile and CPU time, lowest to highest run", &heads("p99 µs"), &rows(&open))) }
+        @if !open.is_empty() { (table("99th percentile with its interval, and CPU time", &heads("p99 µs"), &rows(&open))) }
         @if !closed.is_empty() { (table("Closed loop: rate and CPU time", &heads("requests/s"), &rows(&closed))) }
         @if let Some(words) = differences.about_alone() { p.note { (printable(&words)) } }
     }

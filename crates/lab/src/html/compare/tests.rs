@@ -150,7 +150,8 @@ fn several_comparisons_say_first_what_differs() {
         ..cover_letter()
     };
     let page = page_of_several(&SideBySide::of(&saved("old", of(100.0, "aaa")), &[saved("new", of(80.0, "bbb"))]));
-    assert!(page.contains("<p class=\"answer\">new beside old: p99 is lower in 1 of 2 (base at 1K 0.80x)"), "{page}");
+    assert!(page.contains("<p class=\"answer\">ONLY RANGES can be compared"), "neither has slices: {page}");
+    assert!(page.contains("new beside old: p99 is lower in 1 of 2 (base at 1K 0.80x)"), "{page}");
     assert!(page.contains("What ran differently") && page.contains("Percentiles side by side"), "{page}");
     assert!(page.contains("runs overlap") && page.contains("<h2>new</h2>"), "{page}");
     assert_nested(&page);

@@ -22,6 +22,9 @@ const NAMES: &[&str] = &[
     "ratio_to_first",
     "differs",
     "verdict",
+    "ratio_low",
+    "ratio_high",
+    "within_pct",
 ];
 
 /// One line per row, metric and file, under the names of the JSON; what is null there is empty, and has no line if all is.
@@ -64,6 +67,9 @@ fn fields(all: &SideBySide<'_>, line: &Line<'_>, i: usize, column: &Column) -> O
         known(standing.ratio),
         known(standing.verdict.and_then(DifferenceVerdict::differs)),
         known(standing.verdict.map(DifferenceVerdict::key)),
+        known(standing.interval.map(|(low, _)| low)),
+        known(standing.interval.map(|(_, high)| high)),
+        known(standing.verdict.and_then(DifferenceVerdict::within_pct)),
     ])
 }
 

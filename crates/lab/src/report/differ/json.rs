@@ -21,6 +21,7 @@ struct JsonFile<'a> {
     name: &'a str,
     commit: &'a str,
     notes: &'a [String],
+    has_slices: bool,
 }
 
 #[derive(Serialize)]
@@ -56,8 +57,11 @@ struct JsonValue<'a> {
     min: f64,
     max: f64,
     ratio_to_first: Option<f64>,
+    ratio_low: Option<f64>,
+    ratio_high: Option<f64>,
     differs: Option<bool>,
     verdict: Option<&'static str>,
+    within_pct: Option<u32>,
 }
 
 /// All comparisons beside the first as JSON, indented, with a newline at its end.
@@ -67,7 +71,12 @@ pub fn json(all: &SideBySide<'_>) -> String {
         files: all
             .files
             .iter()
-            .map(|file| JsonFile { name: &file.name, commit: &file.report.commit, notes: &file.notes })
+            .map(|file| JsonFile {
+                name: &file.name,
+                commit: &file.report.commit,
+                notes: &file.notes,
+                has_slices: !file.report.slices.is_empty(),
+            })
             .collect(),
         summaries: all.each().iter().map(Differences::summary).collect(),
         setups: all.setups.iter().map(|setup| JsonSetup { name: &setup.name, values: &setup.values }).collect(),
@@ -103,15 +112,18 @@ fn line_of<'a>(all: &'a SideBySide<'_>, line: &Line<'_>) -> JsonLine<'a> {
 }
 
 fn value_of<'a>(all: &'a SideBySide<'_>, line: &Line<'_>, i: usize, column: &Column) -> Option<JsonValue<'a>> {
-    let Standing { value, ratio, verdict } = line.standing(i, column)?;
+    let Standing { value, ratio, interval, verdict } = line.standing(i, column)?;
     Some(JsonValue {
         file: &all.files[i].name,
         median: value.median,
         min: value.range.0,
         max: value.range.1,
         ratio_to_first: ratio,
+        ratio_low: interval.map(|(low, _)| low),
+        ratio_high: interval.map(|(_, high)| high),
         differs: verdict.and_then(DifferenceVerdict::differs),
         verdict: verdict.map(DifferenceVerdict::key),
+        within_pct: verdict.and_then(DifferenceVerdict::within_pct),
     })
 }
 

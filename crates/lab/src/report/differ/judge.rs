@@ -1,11 +1,14 @@
 //! How a figure of one comparison stands to that of another. Text, tables and pages all have their verdicts from here, and there is no
 //! other way to make one: a [`Pair`] and a [`Standing`] are of two [`Side`]s, which know what speaks against a verdict.
-
-use std::fmt;
+//!
+//! Where both have slices these decide. Where one has none, as in a file of an older version or what was predicted, all that is there are ranges
+//! of runs, and a difference is one only if they lie apart.
 
 use super::Line;
+use super::rounds::SlicesSay;
 use crate::loads::Load;
 use crate::report::Row;
+use crate::report::decided::Estimated;
 use crate::report::verdict::sustains_for_sure;
 use crate::stats::{Figures, rounded};
 
@@ -27,6 +30,8 @@ pub(super) struct Side {
     taken: bool,
     /// The load was not sustained, so that latency and CPU time are those of a queue.
     is_queue: bool,
+    /// It has slices, and its range is an interval of all of them together; nothing else is known of how far runs lie apart.
+    has_slices: bool,
 }
 
 /// A figure of one row, and how it stands to that of the first.
@@ -35,6 +40,8 @@ pub(crate) struct Standing {
     pub(crate) value: Value,
     /// It over that of the first; 1 in the first itself, `None` where that has none or 0.
     pub(crate) ratio: Option<f64>,
+    /// The interval of that, where slices decided.
+    pub(crate) interval: Option<(f64, f64)>,
     /// `None` in the first, and beside none.
     pub(crate) verdict: Option<DifferenceVerdict>,
 }
@@ -45,15 +52,29 @@ pub struct Pair {
     medians: [f64; 2],
     ranges: [(f64, f64); 2],
     verdict: DifferenceVerdict,
+    /// More of it is better.
+    higher_is_better: bool,
+    /// What slices say of the ratio; `None` by ranges.
+    by_slices: Option<Estimated>,
 }
 
 /// How a figure of the second stands to that of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifferenceVerdict {
-    /// Its highest run is below the lowest of the first.
+    /// It is lower: by its slices, or, without any, as its highest run is below the lowest of the first.
     Lower,
-    /// Its lowest run is above the highest of the first.
+    /// It is higher, likewise.
     Higher,
+    /// By their slices they are no different within so many percent.
+    Alike {
+        /// The bound, in percent.
+        within_pct: u32,
+    },
+    /// By their slices it is not known.
+    Undecided {
+        /// Rounds more of each that would decide it, if that can be told.
+        more_rounds: Option<u32>,
+    },
     /// The ranges of the runs overlap: there is no difference to claim.
     Overlap,
     /// One of them has one run, so how far runs lie apart is not known.
@@ -85,6 +106,7 @@ impl Side {
             value: Value { median: figure(&measured.median)?, range, runs: measured.runs },
             taken: line.taken[i].is_some(),
             is_queue: row.load != Load::Max && !row.sustains(),
+            has_slices: line.has_slices[i],
         })
     }
 }
@@ -96,7 +118,7 @@ impl Against {
         if let Some(taken) = [0, i].into_iter().find_map(|i| line.taken[i].clone()) {
             return Some(Self::Taken(taken));
         }
-        if rows.iter().any(|row| row.figures().is_none_or(|figures| figures.runs < 2)) {
+        if !line.has_slices[i] && rows.iter().any(|row| row.figures().is_none_or(|figures| figures.runs < 2)) {
             return Some(Self::OneRun);
         }
         rows.iter().any(|row| sustains_for_sure(row).is_none()).then_some(Self::Sometimes)
@@ -113,23 +135,33 @@ impl Against {
 }
 
 impl Standing {
-    /// How a figure stands to that of the first, if that has it; nothing is said of the first itself.
-    pub(super) fn of(own: Side, first: Option<Side>, is_first: bool) -> Option<Self> {
-        let pair = first.map(|first| Pair::of(first, own));
-        let verdict = pair.filter(|_| !is_first).map(|pair| pair.verdict);
-        Some(Self { value: own.value, ratio: pair.and_then(|pair| pair.ratio()), verdict })
+    /// How a figure stands to that of the first, if that has it; nothing is said of the first itself, nor by slices of a figure that they do not
+    /// decide.
+    pub(super) fn of(own: Side, first: Option<Side>, is_first: bool, say: Option<&SlicesSay>) -> Option<Self> {
+        let pair = first.map(|first| Pair::of(first, own, false, say));
+        let known = |pair: &Pair| !is_first && (say.is_some() || pair.verdict != NOT_COMPARED);
+        let verdict = pair.filter(known).map(|pair| pair.verdict);
+        let interval = pair.and_then(|pair| pair.by_slices).and_then(|ratio| ratio.low.zip(ratio.high));
+        Some(Self { value: own.value, ratio: pair.and_then(|pair| pair.ratio()), interval, verdict })
     }
 }
 
+/// Of a figure that has slices, and on which these were not asked.
+const NOT_COMPARED: DifferenceVerdict = DifferenceVerdict::Undecided { more_rounds: None };
+
 impl Pair {
-    /// The second beside the first.
-    pub(super) fn of(first: Side, second: Side) -> Self {
+    /// The second beside the first, by what slices say if both have some.
+    pub(super) fn of(first: Side, second: Side, higher_is_better: bool, say: Option<&SlicesSay>) -> Self {
         let (a, b) = (first.value, second.value);
         let verdict = if first.taken || second.taken {
             DifferenceVerdict::Taken
         } else if first.is_queue || second.is_queue {
             DifferenceVerdict::Queue
-        } else if a.runs < 2 || b.runs < 2 {
+        } else if let Some(say) = say {
+            say.verdict
+        } else if [first, second].iter().any(|side| side.has_slices && side.value.range.0 >= side.value.range.1) {
+            NOT_COMPARED
+        } else if [first, second].iter().any(|side| !side.has_slices && side.value.runs < 2) {
             DifferenceVerdict::OneRun
         } else if b.range.1 < a.range.0 {
             DifferenceVerdict::Lower
@@ -138,7 +170,8 @@ impl Pair {
         } else {
             DifferenceVerdict::Overlap
         };
-        Self { medians: [a.median, b.median], ranges: [a.range, b.range], verdict }
+        let by_slices = say.and_then(|say| say.ratio);
+        Self { medians: [a.median, b.median], ranges: [a.range, b.range], verdict, higher_is_better, by_slices }
     }
 
     /// Median over the runs, of each.
@@ -159,10 +192,17 @@ impl Pair {
         self.verdict
     }
 
-    /// The second over the first; `None` where the first is 0.
+    /// The second over the first, of all that both have; `None` where the first is 0.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        (self.medians[0] > 0.0).then(|| rounded(self.medians[1] / self.medians[0]))
+        let of_medians = || (self.medians[0] > 0.0).then(|| rounded(self.medians[1] / self.medians[0]));
+        self.by_slices.map(|ratio| ratio.value).or_else(of_medians)
+    }
+
+    /// The same with its interval, where slices decided.
+    #[must_use]
+    pub const fn by_slices(&self) -> Option<Estimated> {
+        self.by_slices
     }
 
     /// The same as text has it, such as `0.83x`.
@@ -171,18 +211,28 @@ impl Pair {
         self.ratio().map_or_else(|| "?x".to_owned(), |ratio| format!("{ratio:.2}x"))
     }
 
-    /// The ratio, and in words whether it is one to speak of.
+    /// In words whether it is a difference to speak of.
+    #[must_use]
+    pub fn word(&self) -> String {
+        let better = |is_lower: bool| if is_lower == self.higher_is_better { "worse" } else { "better" };
+        match (self.verdict, self.by_slices) {
+            (DifferenceVerdict::Lower, Some(_)) => better(true).to_owned(),
+            (DifferenceVerdict::Higher, Some(_)) => better(false).to_owned(),
+            (DifferenceVerdict::Lower, None) => "lower".to_owned(),
+            (DifferenceVerdict::Higher, None) => "higher".to_owned(),
+            (DifferenceVerdict::Alike { within_pct }, _) => format!("within {within_pct} %"),
+            (DifferenceVerdict::Undecided { .. }, _) => "undecided".to_owned(),
+            (DifferenceVerdict::Overlap, _) => "runs overlap".to_owned(),
+            (DifferenceVerdict::OneRun, _) => "one run".to_owned(),
+            (DifferenceVerdict::Queue, _) => "not sustained".to_owned(),
+            (DifferenceVerdict::Taken, _) => "machine taken away".to_owned(),
+        }
+    }
+
+    /// The ratio, and the word.
     #[must_use]
     pub fn judged(&self) -> String {
-        let words = match self.verdict {
-            DifferenceVerdict::Lower => "lower",
-            DifferenceVerdict::Higher => "higher",
-            DifferenceVerdict::Overlap => "runs overlap",
-            DifferenceVerdict::OneRun => "one run",
-            DifferenceVerdict::Queue => "not sustained",
-            DifferenceVerdict::Taken => "machine taken away",
-        };
-        format!("{} {words}", self.times())
+        format!("{} {}", self.times(), self.word())
     }
 }
 
@@ -192,8 +242,23 @@ impl DifferenceVerdict {
     pub const fn differs(self) -> Option<bool> {
         match self {
             Self::Lower | Self::Higher => Some(true),
-            Self::Overlap => Some(false),
-            Self::OneRun | Self::Queue | Self::Taken => None,
+            Self::Overlap | Self::Alike { .. } => Some(false),
+            Self::Undecided { .. } | Self::OneRun | Self::Queue | Self::Taken => None,
+        }
+    }
+
+    /// The bound within which both are alike, in percent.
+    #[must_use]
+    pub const fn within_pct(self) -> Option<u32> {
+        match self {
+            Self::Alike { within_pct } => Some(within_pct),
+            Self::Lower
+            | Self::Higher
+            | Self::Undecided { .. }
+            | Self::Overlap
+            | Self::OneRun
+            | Self::Queue
+            | Self::Taken => None,
         }
     }
 
@@ -203,22 +268,12 @@ impl DifferenceVerdict {
         match self {
             Self::Lower => "lower",
             Self::Higher => "higher",
+            Self::Alike { .. } => "no-different",
+            Self::Undecided { .. } => "undecided",
             Self::Overlap => "overlap",
             Self::OneRun => "one-run",
             Self::Queue => "not-sustained",
             Self::Taken => "taken",
         }
-    }
-}
-
-/// One sign, as tables have it.
-impl fmt::Display for DifferenceVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Lower => "<",
-            Self::Higher => ">",
-            Self::Overlap => "~",
-            Self::OneRun | Self::Queue | Self::Taken => "?",
-        })
     }
 }

@@ -15,14 +15,15 @@ pub fn markdown(all: &SideBySide<'_>) -> String {
     for differences in &all.each() {
         two(&mut page, differences);
     }
-    page + "Medians over the runs, [lowest–highest run]; **bold**: every run lies below, or above, every run of the first. Where the runs overlap there \
-            is no difference to claim; of one run, of a machine that was taken away, and of a load that one does not sustain it is not known. cpu in % of the server's CPUs. What does not sustain the load has \
-            the latency of a queue.\n"
+    page + "In brackets the 95 % interval of each, and without slices the lowest and highest run. " + super::READ + "\n"
 }
 
 fn two(page: &mut String, differences: &Differences<'_>) {
     let [a, b] = differences.names().map(escaped);
     *page += &format!("### {b} beside {a}\n\n{}\n\n", escaped(&differences.summary()));
+    if let Some(words) = differences.about_ranges() {
+        *page += &format!("{}\n\n", escaped(&words));
+    }
     if let Some(words) = differences.about_backends() {
         *page += &format!("{words}\n\n");
     }

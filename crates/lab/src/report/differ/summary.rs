@@ -1,8 +1,9 @@
 //! What differs between two comparisons, in a few sentences: made of the same cells as the tables, and of nothing else.
 
-use super::judge::{Against, DifferenceVerdict, Pair};
+use super::judge::{Against, Pair};
 use super::{CellDifference, Differences};
 use crate::loads::Load;
+use crate::report::verdict::and;
 
 impl Differences<'_> {
     /// What differs, in a few sentences.
@@ -43,41 +44,59 @@ impl Differences<'_> {
                 "{b} beside {a}: neither sustains any of these loads, so every latency is that of a queue."
             );
         }
-        format!("{b} beside {a}: {}.", parts.join("; "))
+        let how = self.minutes().map_or_else(String::new, |minutes| {
+            format!(" Both with --minutes {minutes:.0} would decide the rest, as it looks.")
+        });
+        format!("{b} beside {a}: {}.{how}", parts.join("; "))
     }
 }
 
-/// In how many cells a figure is lower, higher, or not decided.
+/// In how many cells a figure is better or worse, no different, or not decided.
 fn said(what: &str, cells: &[&CellDifference], backends: bool, figure: fn(&CellDifference) -> Pair) -> Option<String> {
-    let of = |verdict| cells.iter().filter(|cell| figure(cell).verdict() == verdict).copied().collect::<Vec<_>>();
+    if cells.is_empty() {
+        return None;
+    }
+    let all = cells.len();
     let each = |cells: &[&CellDifference]| {
         let texts: Vec<String> =
             cells.iter().map(|cell| format!("{} {}", named(cell, backends), figure(cell).times())).collect();
         listed(&texts)
     };
-    if cells.is_empty() {
-        return None;
-    }
-    let all = cells.len();
-    let (lower, higher) = (of(DifferenceVerdict::Lower), of(DifferenceVerdict::Higher));
-    let open: Vec<&CellDifference> =
-        cells.iter().copied().filter(|cell| figure(cell).verdict().differs().is_none()).collect();
+    let differs = |differs: Option<bool>| {
+        cells.iter().copied().filter(move |cell| figure(cell).verdict().differs() == differs).collect::<Vec<_>>()
+    };
+    let (apart, alike, open) = (differs(Some(true)), differs(Some(false)), differs(None));
     let why = open.iter().find_map(|cell| cell.against.as_ref()).map(|against| format!(", for {}", against.why()));
     let why = why.unwrap_or_default();
     if open.len() == all {
         return Some(format!("{what} is not decided anywhere{why}"));
     }
-    let but = if open.is_empty() { String::new() } else { format!(", and not decided in {}{why}", open.len()) };
-    if lower.is_empty() && higher.is_empty() {
-        return Some(format!("{what} differs nowhere by more than the runs do (of {all}){but}"));
-    }
     let mut parts = Vec::new();
-    for (which, cells) in [("lower", lower), ("higher", higher)] {
-        if !cells.is_empty() {
-            parts.push(format!("{which} in {} of {all} ({})", cells.len(), each(&cells)));
+    for word in ["better", "worse", "lower", "higher"] {
+        let such: Vec<&CellDifference> = apart.iter().copied().filter(|cell| figure(cell).word() == word).collect();
+        if !such.is_empty() {
+            parts.push(format!("{word} in {} of {all} ({})", such.len(), each(&such)));
         }
     }
-    Some(format!("{what} is {}{but}", parts.join(" and ")))
+    let within = alike.iter().filter_map(|cell| figure(cell).verdict().within_pct()).max();
+    let alike = match (alike.len(), within) {
+        (0, _) => None,
+        (count, Some(within)) => Some(format!("no different within {within} % in {count} of {all}")),
+        (_, None) if parts.is_empty() => {
+            return Some(undecided_in(
+                format!("{what} differs nowhere by more than the runs do (of {all})"),
+                open.len(),
+                &why,
+            ));
+        }
+        (_, None) => None,
+    };
+    parts.extend(alike);
+    Some(undecided_in(format!("{what} is {}", and(&parts)), open.len(), &why))
+}
+
+fn undecided_in(said: String, cells: usize, why: &str) -> String {
+    if cells == 0 { said } else { format!("{said}, and not decided in {cells}{why}") }
 }
 
 fn named(cell: &CellDifference, backends: bool) -> String {

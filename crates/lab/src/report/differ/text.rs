@@ -1,63 +1,68 @@
 //! Differences as text.
 
-use super::{CellDifference, Differences, Pair, SideBySide};
-use crate::wrap::wrapped;
+use super::{CellDifference, Differences, SideBySide};
+use crate::sheet::{ColumnHead, Sheet, SheetAnswer, SheetTable, TableCell, text as of_sheet};
 
-/// The comparisons behind the first, each beside it, in lines of at most `width` columns; a row is never broken.
+/// The comparisons behind the first, each beside it, in lines of at most `width` columns: the answer first.
 #[must_use]
 pub fn text(all: &SideBySide<'_>, width: usize) -> String {
-    let mut page = String::new();
-    for file in &all.files {
-        for note in &file.notes {
-            page += &wrapped("", &format!("{}: {note}", file.name), width);
-        }
+    let each = all.each();
+    let mut said: Vec<String> = each.iter().filter_map(Differences::about_ranges).collect();
+    said.extend(each.iter().map(Differences::summary));
+    for differences in &each {
+        said.extend(differences.about_backends().map(str::to_owned));
     }
-    for (i, differences) in all.each().iter().enumerate() {
-        if i > 0 {
-            page.push('\n');
-        }
-        two(&mut page, differences, width);
+    let answer = SheetAnswer { said, ..SheetAnswer::default() };
+    let tables = each.iter().flat_map(tables).collect();
+    let mut notes: Vec<String> = Vec::new();
+    for differences in &each {
+        notes.extend(setups(differences));
+        notes.extend(differences.about_alone());
     }
-    page.push('\n');
-    page += &wrapped(
-        "",
-        "< lower and > higher than every run of the other; ~ the runs overlap, so there is no difference to claim; ? not known: \
-         one run, a machine that was taken away, or a load that one does not sustain. 99%lat in us, cpu in % of the server's CPUs; ! does not sustain the load, so its latency is that of a queue.",
-        width,
-    );
-    page
+    let of_files = all.files.iter().flat_map(|file| file.notes.iter().map(|note| format!("{}: {note}", file.name)));
+    notes.extend(of_files);
+    notes.push(READ.to_owned());
+    of_sheet(&Sheet { answer, tables, notes }, width)
 }
 
-fn two(page: &mut String, differences: &Differences<'_>, width: usize) {
-    *page += &wrapped("", &differences.summary(), width);
-    page.push('\n');
-    if let Some(words) = differences.about_backends() {
-        *page += &wrapped("", words, width);
-    }
-    let setups = &differences.setups;
-    if !setups.is_empty() {
-        *page += "What ran differently:\n";
-    }
-    for (name, [a, b]) in setups {
-        *page += &wrapped(&format!("  {name}: "), &format!("{a} | {b}"), width);
-    }
+/// How to read it.
+pub(crate) const READ: &str = "x is of the first; ! does not sustain the load, so its latency is that of a queue. better, worse, within X % and undecided come of \
+    slices: rounds drawn for each comparison by itself, and the ranks of all of them. Slices of two comparisons were not measured next to each other: what differs \
+    between the runs as a whole (where memory lies, the CPU's clock, another hour) is in no slice, and less than 5 % is never called a difference. Repeat both, in \
+    turn, before relying on it.";
+
+/// What ran differently, a line each.
+fn setups(differences: &Differences<'_>) -> Vec<String> {
+    let lines = differences.setups.iter().map(|(name, [a, b])| format!("{name}: {a} | {b}"));
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() { lines } else { std::iter::once("What ran differently:".to_owned()).chain(lines).collect() }
+}
+
+fn tables(differences: &Differences<'_>) -> Vec<SheetTable> {
     let backends = differences.among_backends();
-    let name_width = differences.cells.iter().map(|cell| cell.name(backends).len()).max().unwrap_or(0).max(8);
     let (open, closed) = differences.by_loop();
-    let [[a, b], [cpu_a, cpu_b]] = [10, 7].map(|columns| heads(differences.names(), columns));
-    for (cells, what) in [(open, "99%lat (us)"), (closed, "qps")] {
-        if cells.is_empty() {
-            continue;
-        }
-        *page += &format!(
-            "\n{:>name_width$} {:>7} {:>21}        {:>15}\n{:>name_width$} {:>7} {a:>10} {b:>10} {:>7} {cpu_a:>7} {cpu_b:>7} {:>7}\n",
-            "", "", what, "cpu (%)", "testcase", "load", "ratio", "ratio"
-        );
-        cells.iter().for_each(|cell| row(page, cell, &cell.name(backends), name_width));
-    }
-    if let Some(words) = differences.about_alone() {
-        *page += &wrapped("", &words, width);
-    }
+    let [a, b] = heads(differences.names(), 9);
+    let table = |cells: &[&CellDifference], what: &str| {
+        let says = "see below";
+        let heads = vec![
+            ColumnHead::text("mode", "the mode"),
+            ColumnHead::figure("load", "requests per second that were offered"),
+            ColumnHead::figure(&a, says),
+            ColumnHead::figure(&b, says),
+            ColumnHead::text(what, says),
+            ColumnHead::figure("CPU", says).goes(1),
+            ColumnHead::figure("CPU", says).goes(2),
+            ColumnHead::text("CPU", says),
+        ];
+        let rows = cells.iter().map(|cell| row(cell, &cell.name(backends))).collect();
+        let title = format!("{what}, and CPU in % of the server's CPUs: {a}, then {b}");
+        SheetTable { title, heads, rows }
+    };
+    [(open, "p99 us"), (closed, "answered/s")]
+        .into_iter()
+        .filter(|(cells, _)| !cells.is_empty())
+        .map(|(cells, what)| table(&cells, what))
+        .collect()
 }
 
 /// Names as heads of so many columns: their beginnings, or their ends if only these tell them apart.
@@ -70,26 +75,21 @@ fn heads(names: [&str; 2], columns: usize) -> [String; 2] {
     if ends[0] != ends[1] { ends } else { ["first", "other"].map(str::to_owned) }
 }
 
-fn row(page: &mut String, cell: &CellDifference, name: &str, name_width: usize) {
+fn row(cell: &CellDifference, name: &str) -> Vec<TableCell> {
     let asked = cell.asked();
     let figure = |i: usize| {
         let mark = if cell.sustains[i] { "" } else { "!" };
-        mark.to_owned() + &cell.shown(asked.medians()[i])
+        TableCell::Figure(mark.to_owned() + &cell.shown(asked.medians()[i]))
     };
-    let cpu = |i: usize| format!("{:.0}", cell.cpu_pct.medians()[i]);
-    *page += &format!(
-        "{name:>name_width$} {:>7} {:>10} {:>10} {:>7} {:>7} {:>7} {:>7}\n",
-        cell.load.column(),
+    let cpu = |i: usize| TableCell::Figure(format!("{:.0}", cell.cpu_pct.medians()[i]));
+    vec![
+        TableCell::Name(name.to_owned()),
+        TableCell::Figure(cell.load.column()),
         figure(0),
         figure(1),
-        judged(asked),
+        TableCell::Name(asked.judged()),
         cpu(0),
         cpu(1),
-        judged(cell.cpu_pct)
-    );
-}
-
-/// The ratio with its sign before.
-fn judged(pair: Pair) -> String {
-    format!("{}{}", pair.verdict(), pair.times())
+        TableCell::Name(cell.cpu_pct.judged()),
+    ]
 }

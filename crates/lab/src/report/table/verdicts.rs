@@ -1,6 +1,6 @@
 //! What the last column says of a mode.
 
-use crate::loads::Load;
+use crate::loads::{Load, floored_pct};
 use crate::report::Row;
 use crate::report::decided::Metric;
 use crate::report::verdict::{Block, ModeEntry, Stands};
@@ -12,7 +12,8 @@ pub(in crate::report) const SAYS: &str = "what the rounds decide: x is of the fi
 /// The verdict on a row of a block.
 pub(super) fn of(block: &Block<'_>, row: &Row) -> String {
     let Some(entry) = block.all.iter().find(|entry| entry.subject == row.subject) else { return String::new() };
-    let in_time = entry.figures.median.in_time_pct.map_or_else(String::new, |pct| format!(" ({pct:.0} % in time)"));
+    let in_time = entry.figures.median.in_time_pct;
+    let in_time = in_time.map_or_else(String::new, |pct| format!(" ({} in time)", floored_pct(pct)));
     match entry.keeps_up {
         Some(false) => return format!("behind{in_time}"),
         None => return format!("may not keep up{in_time}"),

@@ -34,6 +34,9 @@ const CLAIMS: &[&str] = &[
     "BEHIND",
     "lower in",
     "higher in",
+    "better in",
+    "worse in",
+    "no different within",
     "differs nowhere",
     "only a sustains",
     "only b sustains",
@@ -205,7 +208,7 @@ fn comparisons_side_by_side_claim_only_what_their_tables_mark() {
             let said = cell.load != Load::Max || cell.asked().verdict() == verdict;
             said && verdict.differs() == Some(true)
         });
-        let claimed = ["lower in", "higher in"].iter().any(|claim| summary.contains(claim));
+        let claimed = ["lower in", "higher in", "better in", "worse in"].iter().any(|claim| summary.contains(claim));
         assert!(!claimed || differ, "seed {seed}: {summary}");
         assert!(
             !summary.contains("CPU differs nowhere")

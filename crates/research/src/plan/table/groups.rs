@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use napier_lab::wrap::counted;
+
 use super::super::load::ShownShape;
 use super::super::{Asked, Plan, PlanCell, Scale};
 
@@ -30,8 +32,7 @@ pub(super) fn write(text: &mut String, plan: &Plan, cells: &[PlanCell]) -> fmt::
 }
 
 fn head(text: &mut String, cpus: u16, nodes: u16) -> fmt::Result {
-    let nodes = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
-    writeln!(text, "\n{cpus} CPUs, {nodes}, {} queues", cpus / 2)?;
+    writeln!(text, "\n{}, {}, {}", counted(cpus, "CPU"), counted(nodes, "node"), counted(cpus / 2, "queue"))?;
     writeln!(
         text,
         "{:<14} {:<18} {:>7} {:>7} {:>5} {:>7} {:>7} {:>5}",
