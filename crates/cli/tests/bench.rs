@@ -123,8 +123,8 @@ fn a_store_that_takes_longer_than_there_is_is_called_overloaded() {
 }
 
 #[test]
-fn tables_fit_eighty_columns() {
-    let test = "tables_fit_eighty_columns";
+fn tables_fit_a_hundred_columns_and_say_the_answer_first() {
+    let test = "tables_fit_a_hundred_columns_and_say_the_answer_first";
     if !two_cpus(test) {
         return;
     }
@@ -132,12 +132,15 @@ fn tables_fit_eighty_columns() {
     for args in [
         format!("tcp-rr --flows 5 --backend {backend} --seconds 0.05 --runs 2"),
         format!("storage --rate 100 --size 4K,1M --backend {backend} --seconds 0.1 --runs 2"),
-        format!("xsk-rr --backend {backend} --seconds 0.05 --oversubscribe"),
+        format!("xsk-rr --backend {backend} --seconds 0.05 --runs 2 --oversubscribe"),
     ] {
         let (status, out, errors) = bench(&args);
         assert_eq!(status, Some(0), "{errors}");
-        let wide: Vec<&str> = out.lines().filter(|line| line.chars().count() > 80).collect();
+        let wide: Vec<&str> = out.lines().filter(|line| line.chars().count() > 100).collect();
         assert!(wide.is_empty(), "{wide:#?}");
+        // Two slices decide nothing, and that is the answer.
+        let first = out.lines().next().unwrap_or_default();
+        assert!(["Lowest ", "Most ", "No answer", "Left out"].iter().any(|begins| first.starts_with(begins)), "{out}");
         let words: Vec<&str> = out.split_whitespace().collect();
         assert!(words.join(" ").contains("on another machine"), "{out}");
     }
@@ -150,7 +153,7 @@ fn af_xdp_sockets_are_polled_in_every_way_that_the_kernel_has() {
         return;
     }
     // With all threads on their two CPUs: what is looked at is that packets come and go, not how soon.
-    let rows = rows("xsk-rr --backend kernel -P 5000 -d 10 --seconds 0.5 --oversubscribe");
+    let rows = rows("xsk-rr --backend kernel -P 5000 -d 10 --seconds 0.5 --runs 1 --oversubscribe");
     assert_eq!(rows.len(), 4);
     for row in &rows[..3] {
         assert!(row["latency"]["count"].as_u64() > Some(0) && row["refused"].is_null(), "{row}");
@@ -197,4 +200,30 @@ fn bad_usage_is_said_before_anything_is_begun() {
         let (status, _, errors) = bench(args);
         assert!(status == Some(2) && errors.contains(words) && errors.lines().count() == 1, "{args}: {errors}");
     }
+}
+
+#[test]
+fn rows_are_decided_by_slices_and_the_json_says_how() {
+    if !two_cpus("rows_are_decided_by_slices_and_the_json_says_how") {
+        return;
+    }
+    let (status, out, errors) = bench("udp-rr --round-trips 600 --runs 6 --json");
+    assert_eq!(status, Some(0), "{errors}");
+    let report: Value = serde_json::from_str(&out).expect("it prints JSON");
+    let decided = &report["decided"][0];
+    assert_eq!((decided["rounds"].as_u64(), decided["of"].as_u64()), (Some(6), Some(24)), "{decided}");
+    let rows = decided["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 4);
+    if decided["taken"] == true {
+        return napier_testkit::skip!("rows_are_decided_by_slices_and_the_json_says_how", "the machine was taken away");
+    }
+    for row in rows {
+        assert!(row["p50_ns"]["value"].as_f64() > Some(0.0), "{row}");
+    }
+    // Each two of four rows in two figures, each with a word.
+    let pairs = decided["pairs"].as_array().expect("pairs");
+    assert_eq!(pairs.len(), 12, "{decided}");
+    let words = ["better", "worse", "no-different", "undecided"];
+    assert!(pairs.iter().all(|pair| words.iter().any(|word| pair["verdict"] == *word)), "{pairs:?}");
+    assert!(report["answer"].as_array().is_some_and(|said| !said.is_empty()), "{report}");
 }

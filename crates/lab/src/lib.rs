@@ -27,7 +27,7 @@ pub mod parallel;
 pub mod report;
 mod roll_call;
 pub mod serve;
-mod sheet;
+pub mod sheet;
 pub mod shown;
 pub mod stats;
 pub mod subject;

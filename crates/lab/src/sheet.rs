@@ -7,17 +7,17 @@ mod markdown;
 mod text;
 
 pub(crate) use markdown::{escaped, markdown};
-pub(crate) use text::text;
+pub use text::text;
 
 /// What is said first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SheetAnswer {
+pub struct SheetAnswer {
     /// What was asked.
-    pub(crate) asked: String,
+    pub asked: String,
     /// What came of it, the most important first; a line that begins with a space belongs to the one before.
-    pub(crate) said: Vec<String>,
+    pub said: Vec<String>,
     /// Commands that go on from here, each with what it is for.
-    pub(crate) next: Vec<(String, String)>,
+    pub next: Vec<(String, String)>,
 }
 
 impl SheetAnswer {
@@ -30,50 +30,62 @@ impl SheetAnswer {
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sheet {
-    pub(crate) answer: SheetAnswer,
-    pub(crate) tables: Vec<SheetTable>,
+pub struct Sheet {
+    /// What is said before the tables.
+    pub answer: SheetAnswer,
+    /// In order.
+    pub tables: Vec<SheetTable>,
     /// How to read it, a paragraph each.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A table of it.
 #[derive(Clone, Debug)]
-pub(crate) struct SheetTable {
-    pub(crate) title: String,
-    pub(crate) heads: Vec<ColumnHead>,
-    pub(crate) rows: Vec<Vec<TableCell>>,
+pub struct SheetTable {
+    /// What stands above it.
+    pub title: String,
+    /// Its columns.
+    pub heads: Vec<ColumnHead>,
+    /// A cell for each column, or words over several.
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ColumnHead {
-    pub(crate) name: String,
+pub struct ColumnHead {
+    /// What stands at its top.
+    pub name: String,
     /// What the column is.
-    pub(crate) says: String,
+    pub says: String,
     /// Words stand flush left, figures flush right.
-    pub(crate) is_text: bool,
+    pub is_text: bool,
     /// Where there is no room, columns go in this order; those of 0 stay.
-    pub(crate) goes: usize,
+    pub goes: usize,
 }
 
 impl ColumnHead {
-    pub(crate) fn text(name: &str, says: &str) -> Self {
+    /// A column of words.
+    #[must_use]
+    pub fn text(name: &str, says: &str) -> Self {
         Self { name: name.to_owned(), says: says.to_owned(), is_text: true, goes: 0 }
     }
 
-    pub(crate) fn figure(name: &str, says: &str) -> Self {
+    /// A column of figures.
+    #[must_use]
+    pub fn figure(name: &str, says: &str) -> Self {
         Self { is_text: false, ..Self::text(name, says) }
     }
 
-    pub(crate) fn goes(self, goes: usize) -> Self {
+    /// The same, which may go where there is no room.
+    #[must_use]
+    pub fn goes(self, goes: usize) -> Self {
         Self { goes, ..self }
     }
 }
 
 /// One cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TableCell {
+pub enum TableCell {
     /// Words, flush left; in the first column the name of the row.
     Name(String),
     /// A figure, flush right.

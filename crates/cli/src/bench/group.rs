@@ -1,8 +1,9 @@
 //! `napier bench group`.
 
-use napier_lab::bench::{self, GroupBenchConfig, GroupFigure};
+use napier_lab::bench::{self, Compared, GroupBenchConfig, GroupFigure};
 
-use super::shown;
+use super::print::{Shown, show};
+use crate::page::plural;
 use crate::progress::Doing;
 
 /// Options of `bench group`.
@@ -20,30 +21,23 @@ pub(crate) struct GroupArgs {
 }
 
 pub(super) fn group(args: &GroupArgs) -> anyhow::Result<()> {
-    let doing = Doing::new(&format!("9 figures, {} runs of each", args.runs), None);
+    let doing = Doing::new(&format!("9 figures, {} of each", plural(args.runs, "run")), None);
     let rows = bench::group(&GroupBenchConfig { samples: args.samples, runs: args.runs }, &|_| {})?;
     drop(doing);
-    if shown(args.json, "group", &rows)? {
-        return Ok(());
-    }
-    for row in &rows {
-        println!("{}", text(row));
-    }
-    println!(
-        "\nMedian [min-max] of {} runs. Latencies are from the send of a datagram until its socket has it; the thread that sends and\n\
-         looks has a CPU of its own. What stands beside it ran in turn with it.",
-        args.runs
-    );
-    Ok(())
-}
-
-fn text(row: &GroupFigure) -> String {
-    let mut text = format!("{}: {} {}", row.what, row.group, row.unit);
-    if let Some((name, beside)) = &row.beside {
-        text += &format!("\n  {name}: {beside} {}", row.unit);
-    }
-    if let Some(ratio) = &row.ratio {
-        text += &format!("\n  ratio: {ratio}");
-    }
-    text
+    let found = Compared { rows, decided: Vec::new() };
+    show(args.json, "group", &found, || {
+        let line = |row: &GroupFigure| {
+            let (unit, group) = (row.unit, row.group);
+            let beside = row.beside.map_or_else(String::new, |(name, beside)| format!("; {name}: {beside} {unit}"));
+            let ratio = row.ratio.map_or_else(String::new, |ratio| format!("; ratio: {ratio}"));
+            format!("{}: {group} {unit}{beside}{ratio}", row.what)
+        };
+        let mut notes: Vec<String> = found.rows.iter().map(line).collect();
+        notes.push(format!(
+            "Median [min-max] of {}. Latencies are from the send of a datagram until its socket has it; the thread that sends and looks has a CPU of \
+             its own. What stands beside it ran in turn with it.",
+            plural(args.runs, "run")
+        ));
+        Shown { tables: Vec::new(), notes }
+    })
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use napier_lab::bench::{self, MemifBenchConfig, MemifMode, MemifRole};
+use napier_lab::bench::{self, Compared, MemifBenchConfig, MemifMode, MemifRole};
 
+use super::print::{Shown, figure, show, table, words};
 use crate::page::plural;
 use crate::progress::Doing;
 
@@ -66,29 +67,25 @@ pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
         length: Duration::from_secs_f64(args.seconds),
     })?;
     drop(doing);
-    if super::shown(args.json, "memif", std::slice::from_ref(&row))? {
-        return Ok(());
-    }
-    println!(
-        "{:<8} {:>5} {:>24} {:>22} {:>20} {:>10}",
-        "", "batch", "M packets/s [min-max]", "ns/packet", "busy turns", "dropped"
-    );
-    println!(
-        "{:<8} {:>5} {:>24} {:>22} {:>20} {:>10}",
-        row.mode.name(),
-        row.batch,
-        row.packets_per_s.scaled(1e-6).to_string(),
-        row.ns_per_packet.to_string(),
-        row.busy_turns.to_string(),
-        row.dropped
-    );
-    println!(
-        "\n64-byte packets; median of {} of {} s. ns/packet is this side's, waiting included.",
-        plural(row.runs, "run"),
-        args.seconds
-    );
-    if row.runs < args.runs {
-        println!("The peer went before {} more.", args.runs - row.runs);
-    }
-    Ok(())
+    let found = Compared { rows: vec![row], decided: Vec::new() };
+    show(args.json, "memif", &found, || {
+        let mut heads = vec![words("mode"), figure("batch")];
+        heads.extend(["M packets/s [min-max]", "ns/packet", "busy turns", "dropped"].map(figure));
+        let row = &found.rows[0];
+        let cells = vec![
+            row.mode.name().to_owned(),
+            row.batch.to_string(),
+            row.packets_per_s.scaled(1e-6).to_string(),
+            row.ns_per_packet.to_string(),
+            row.busy_turns.to_string(),
+            row.dropped.to_string(),
+        ];
+        let mut notes = vec![format!(
+            "64-byte packets; median of {} of {} s. ns/packet is this side's, waiting included.",
+            plural(row.runs, "run"),
+            args.seconds
+        )];
+        notes.extend((row.runs < args.runs).then(|| format!("The peer went before {} more.", args.runs - row.runs)));
+        Shown { tables: vec![table("", heads, vec![cells])], notes }
+    })
 }

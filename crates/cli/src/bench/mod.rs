@@ -4,6 +4,7 @@ mod defer;
 mod flow_table;
 mod group;
 mod memif;
+mod print;
 mod raw_rr;
 mod storage;
 mod tcp_flows;
@@ -11,17 +12,15 @@ mod tcp_rr;
 mod udp_stream;
 mod xdp;
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Subcommand;
-use napier_lab::bench::{self, Percentiles, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
-use napier_lab::html::{HtmlFile, WriteError, bench_page};
-use serde::Serialize;
+use napier_lab::bench::{self, Compared, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
+use napier_lab::html::HtmlFile;
 
+use self::print::{PAGE, Shown, figure, latency_cells, latency_heads, measured, show, table, words};
 use crate::Usage;
 use crate::page::plural;
 use crate::progress::Doing;
@@ -106,13 +105,13 @@ pub(crate) struct Wakeup {
 /// Options of `bench udp-rr`.
 #[derive(clap::Args)]
 pub(crate) struct Udp {
-    /// Round trips per run
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Round trips per slice
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     round_trips: u32,
-    /// Runs per mode, interleaved
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Slices per mode, in random order
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Capture the server's device into this file, one section per run; the copying is part of the figures
+    /// Capture the server's device into this file, one section per slice; the copying is part of the figures
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
     /// Print one JSON object
@@ -129,49 +128,18 @@ pub(crate) fn run(args: &BenchArgs, interrupted: &AtomicBool) -> anyhow::Result<
     }
     match &args.bench {
         Bench::RxCost(args) => rx_cost(args),
-        Bench::Wakeup(args) => wakeup(args),
-        Bench::Defer(args) => defer::defer(args),
+        Bench::Wakeup(args) => wakeup(args, interrupted),
+        Bench::Defer(args) => defer::defer(args, interrupted),
         Bench::RawRr(args) => raw_rr::raw_rr(args, interrupted),
-        Bench::UdpRr(args) => udp_rr(args),
+        Bench::UdpRr(args) => udp_rr(args, interrupted),
         Bench::TcpRr(args) => tcp_rr::tcp_rr(args, interrupted),
         Bench::Storage(args) => storage::storage(args, interrupted),
         Bench::Group(args) => group::group(args),
         Bench::Memif(args) => memif::memif(args),
-        Bench::UdpStream(args) => udp_stream::udp_stream(args),
-        Bench::XdpRr(args) => xdp::xdp_rr(args),
-        Bench::XdpRx(args) => xdp::xdp_rx(args),
+        Bench::UdpStream(args) => udp_stream::udp_stream(args, interrupted),
+        Bench::XdpRr(args) => xdp::xdp_rr(args, interrupted),
+        Bench::XdpRx(args) => xdp::xdp_rx(args, interrupted),
     }
-}
-
-/// One JSON object: what ran, where, and its rows.
-#[derive(Serialize)]
-struct Output<'a, Row> {
-    bench: &'a str,
-    host: napier_lab::report::Host,
-    commit: String,
-    rows: &'a [Row],
-}
-
-/// Where the page goes, if one was asked for.
-static PAGE: OnceLock<Result<HtmlFile, WriteError>> = OnceLock::new();
-
-/// Writes the page if one was asked for, and prints the JSON object if that was; whether it was.
-fn shown<Row: Serialize>(json: bool, bench: &str, rows: &[Row]) -> anyhow::Result<bool> {
-    let page = PAGE.get().and_then(|checked| checked.as_ref().ok());
-    if !json && page.is_none() {
-        return Ok(false);
-    }
-    let (host, commit) = napier_lab::host::host_and_commit();
-    let output = serde_json::to_value(Output { bench, host, commit, rows })?;
-    if json {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, &output)?;
-        writeln!(out)?;
-    }
-    if let Some(page) = page {
-        page.write(&bench_page(&output))?;
-    }
-    Ok(json)
 }
 
 fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
@@ -186,56 +154,52 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
         other_core: args.other_core,
     })?;
     drop(doing);
-    if shown(args.json, "rx-cost", &rows)? {
-        return Ok(());
-    }
-    println!("{:<46} {:>5} {:>24} {:>13}", "64-byte packets", "batch", "ns/packet [min-max]", "instr/packet");
-    for row in &rows {
-        let instructions = row.instructions_per_packet.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
-        println!("{:<46} {:>5} {:>24} {instructions:>13}", row.path.name(), row.batch, row.ns_per_packet.to_string());
-    }
-    if args.other_core {
-        println!(
-            "\nMedian of {}. Another CPU sends all the time; only calls that found packets count, with one clock\n\
-             reading each.",
-            plural(args.runs, "run")
-        );
-        return Ok(());
-    }
-    println!(
-        "\nMedian of {}. The receiving side alone, on one CPU with the packets in its cache; each batch includes\n\
-         one clock reading. Instructions: user space, by callgrind; -: valgrind is not installed or was not asked.",
-        plural(args.runs, "run")
-    );
-    Ok(())
+    let found = Compared { rows, decided: Vec::new() };
+    show(args.json, "rx-cost", &found, || {
+        let heads =
+            vec![words("64-byte packets"), figure("batch"), figure("ns/packet [min-max]"), figure("instr/packet")];
+        let row = |row: &bench::RxCost| {
+            let instructions =
+                row.instructions_per_packet.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
+            vec![row.path.name().to_owned(), row.batch.to_string(), row.ns_per_packet.to_string(), instructions]
+        };
+        let how = if args.other_core {
+            "Another CPU sends all the time; only calls that found packets count, with one clock reading each."
+        } else {
+            "The receiving side alone, on one CPU with the packets in its cache; each batch includes one clock reading. Instructions: user space, by \
+             callgrind; -: valgrind is not installed or was not asked."
+        };
+        let notes = vec![format!("Median of {}. {how}", plural(args.runs, "run"))];
+        Shown { tables: vec![table("", heads, found.rows.iter().map(row).collect())], notes }
+    })
 }
 
-fn wakeup(args: &Wakeup) -> anyhow::Result<()> {
+fn wakeup(args: &Wakeup, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let doing = Doing::new(&format!("{} of each row", plural(args.samples, "sample")), None);
-    let rows = bench::wakeup(&WakeupConfig { samples: args.samples, gap: Duration::from_micros(args.gap) })?;
+    let config = WakeupConfig { samples: args.samples, gap: Duration::from_micros(args.gap) };
+    let found = bench::wakeup(&config, interrupted, &mut |row| doing.now(row))?;
     drop(doing);
-    if shown(args.json, "wakeup", &rows)? {
-        return Ok(());
-    }
-    println!("{:<42} {:>9} {:>9} {:>9} {:>9} {:>12}", "doorbell until (us)", "p50", "p95", "p99", "max", "sender p50");
-    for row in &rows {
-        let Percentiles { p50_ns, p95_ns, p99_ns, max_ns, .. } = row.latency;
-        println!(
-            "{:<42} {:>9} {:>9} {:>9} {:>9} {:>12}",
-            row.context.name(),
-            us(p50_ns),
-            us(p95_ns),
-            us(p99_ns),
-            us(max_ns),
-            us(row.sender.p50_ns)
-        );
-    }
-    println!(
-        "\n{} each after {} us of idleness; sender: what publishing and ringing cost it.",
-        plural(args.samples, "sample"),
-        args.gap
-    );
-    Ok(())
+    show(args.json, "wakeup", &found, || {
+        let decided = &found.decided[0];
+        let mut heads = vec![words("doorbell until (us)")];
+        heads.extend(["p50", "p95", "p99", "max", "sender p50"].map(figure));
+        heads.push(words("p50 of the first"));
+        let row = |(at, row): (usize, &bench::Wakeup)| {
+            let latency = &row.latency;
+            let times = [latency.p50_ns, latency.p95_ns, latency.p99_ns, latency.max_ns, row.sender.p50_ns].map(us);
+            let name = std::iter::once(row.context.name().to_owned());
+            name.chain(times).chain([decided.beside_first(at, bench::Metric::P50)]).collect()
+        };
+        let notes = vec![
+            format!(
+                "{} each after {} us of idleness; sender: what publishing and ringing cost it.",
+                plural(args.samples, "sample"),
+                args.gap
+            ),
+            measured(decided.rounds, "with as many samples each"),
+        ];
+        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+    })
 }
 
 fn us(ns: u64) -> String {
@@ -244,28 +208,29 @@ fn us(ns: u64) -> String {
     format!("{us:.2}")
 }
 
-fn udp_rr(args: &Udp) -> anyhow::Result<()> {
-    let doing = Doing::new(&format!("{} of each row", plural(args.runs, "run")), None);
-    let rows =
-        bench::udp_rr(&UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() })?;
+fn udp_rr(args: &Udp, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let doing = Doing::new(&format!("{} of each row", plural(args.runs, "slice")), None);
+    let config = UdpRrConfig { round_trips: args.round_trips, runs: args.runs, pcapng: args.pcapng.clone() };
+    let found = bench::udp_rr(&config, interrupted, &mut |row| doing.now(row))?;
     drop(doing);
-    if shown(args.json, "udp-rr", &rows)? {
-        return Ok(());
-    }
-    println!("{:<28} {:>28} {:>28}", "both programs", "p50 ns [min-max]", "p99 ns [min-max]");
-    for row in &rows {
-        println!("{:<28} {:>28} {:>28}", row.mode.name(), row.p50_ns.to_string(), row.p99_ns.to_string());
-    }
-    println!(
-        "\nRound trip of a 64-byte frame; median of {} of {}.",
-        plural(args.runs, "run"),
-        plural(args.round_trips, "round trip")
-    );
-    if let Some(path) = &args.pcapng {
-        let (written, dropped) = rows.iter().filter_map(|row| row.captured).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        println!("{written} frames of the server's device are in {}; the capture dropped {dropped}.", path.display());
-    }
-    Ok(())
+    show(args.json, "udp-rr", &found, || {
+        let decided = &found.decided[0];
+        let heads = std::iter::once(words("both programs")).chain(latency_heads()).collect();
+        let row = |(at, row): (usize, &bench::UdpRr)| {
+            std::iter::once(row.mode.name().to_owned()).chain(latency_cells(decided, at)).collect()
+        };
+        let how = measured(args.runs, &format!("{} of a 64-byte frame each", plural(args.round_trips, "round trip")));
+        let mut notes = vec![how];
+        if let Some(path) = &args.pcapng {
+            let (written, dropped) =
+                found.rows.iter().filter_map(|row| row.captured).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+            notes.push(format!(
+                "{written} frames of the server's device are in {}; the capture dropped {dropped}.",
+                path.display()
+            ));
+        }
+        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+    })
 }
 
 /// What is said of a variant that does not exist.

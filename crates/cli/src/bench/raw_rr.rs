@@ -1,14 +1,16 @@
 //! `napier bench raw-rr`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use napier_lab::bench::{self, RawRr, RawRrConfig, RawRrMode, published_raw_rr};
+use napier_lab::bench::{self, BenchDecided, Compared, Metric, RawRr, RawRrConfig, RawRrMode, published_raw_rr};
+use napier_lab::sheet::{SheetTable, TableCell};
 use napier_lab::subject::Backend;
 
-use super::flow_table::{backends, print_words, time};
-use super::{parse_seconds, shown};
-use crate::progress::spinner;
+use super::flow_table::backends;
+use super::parse_seconds;
+use super::print::{Shown, figure, measured, show, time, without_figures, words};
+use crate::progress::Doing;
 use crate::units::{Bare, time_within};
 use crate::{Told, Usage};
 
@@ -27,9 +29,12 @@ pub(crate) struct RawRrArgs {
     /// Work on each reply in us, or with a unit
     #[arg(short, long, requires = "period", allow_negative_numbers = true, value_parser = crate::units::microseconds)]
     delay: Option<f64>,
-    /// Length of each run in seconds, or with a unit such as 500ms
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = parse_seconds)]
+    /// Length of each slice in seconds, or with a unit such as 500ms
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
+    /// Slices of each row, in random order
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
     /// Run what needs more CPUs than there are
     #[arg(long)]
     oversubscribe: bool,
@@ -69,67 +74,66 @@ pub(super) fn raw_rr(args: &RawRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
             .map(|(rate, delay)| (Duration::from_nanos(1_000_000_000 / rate), Duration::from_micros(delay)))
             .to_vec(),
     };
-    let bar = spinner();
-    let mut rows = Vec::new();
-    for &(period, delay) in &experiments {
-        for &mode in &modes {
-            for &backend in &args.backend {
-                anyhow::ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
-                let (length, oversubscribe) = (Duration::from_secs_f64(args.seconds), args.oversubscribe);
-                bar.set_message(format!("{backend}/{} at a period of {period:?}", mode.name()));
-                rows.push(bench::raw_rr(&RawRrConfig { backend, mode, period, delay, length, oversubscribe })?);
-            }
-        }
-    }
-    bar.finish_and_clear();
-    if !shown(args.json, "raw-rr", &rows)? {
-        print(&rows, args.histogram);
-    }
+    let (length, oversubscribe) = (Duration::from_secs_f64(args.seconds), args.oversubscribe);
+    let rows = |&(period, delay): &(Duration, Duration)| {
+        let all = modes.iter().flat_map(|mode| args.backend.iter().map(|backend| (*mode, *backend)));
+        all.map(|(mode, backend)| RawRrConfig { backend, mode, period, delay, length, oversubscribe }).collect()
+    };
+    let experiments: Vec<Vec<RawRrConfig>> = experiments.iter().map(rows).collect();
+    let doing = Doing::of_rows(args.runs, args.seconds);
+    let found = bench::raw_rr(&experiments, args.runs, interrupted, &mut |row| doing.now(row))?;
+    drop(doing);
+    let rows = &found.rows;
+    show(args.json, "raw-rr", &found, || Shown { tables: tables(&experiments, &found), notes: notes(&found, args) })?;
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.refused.is_some())) {
         Some(why) => Err(Told(format!("nothing was measured: {why}")).into()),
         None => Ok(()),
     }
 }
 
-/// One experiment after the other, as the proposal has them: below each its rows.
-fn print(rows: &[RawRr], histogram: bool) {
-    println!(
-        "{:<27} {:>7} {:>7} {:>7} {:>7} {:>8} {:>4} {:>6}",
-        "latency in ns", "p5", "p50", "p95", "p99", "p99.9", "lost", "wakes"
-    );
-    for block in rows.chunk_by(|a, b| (a.period_ns, a.delay_ns) == (b.period_ns, b.delay_ns)) {
-        let (period_ns, delay_ns) = (block[0].period_ns, block[0].delay_ns);
-        #[expect(clippy::cast_precision_loss, reason = "figures for a table")]
-        let rate = 1e6 / period_ns as f64;
-        println!("{rate:.1} Kpkt/s + {} us delay", delay_ns / 1000);
-        block.iter().for_each(|row| print_row(row, histogram));
-        for (mode, [p5, p50, p95, p99]) in published_raw_rr(period_ns, delay_ns) {
-            let name = format!("published/{}", mode.name());
-            // The longest name is longer than its column, and the figures are short.
-            println!("{name:<28}{p5:>7} {p50:>7} {p95:>7} {p99:>7}");
-        }
-    }
-    print_below(rows);
+/// One experiment after the other, as the proposal has them: in each its rows, and the published ones.
+fn tables(experiments: &[Vec<RawRrConfig>], found: &Compared<RawRr>) -> Vec<SheetTable> {
+    let blocks = found.rows.chunk_by(|a, b| (a.period_ns, a.delay_ns) == (b.period_ns, b.delay_ns));
+    blocks
+        .zip(experiments)
+        .zip(&found.decided)
+        .map(|((rows, configs), decided)| block(rows, configs, decided))
+        .collect()
 }
 
-fn print_row(row: &RawRr, histogram: bool) {
-    let label = format!("{:<27}", format!("{}/{}", row.backend, row.mode.name()));
+fn block(rows: &[RawRr], configs: &[RawRrConfig], decided: &BenchDecided) -> SheetTable {
+    let mut heads = vec![words("latency in ns")];
+    heads.extend(["p5", "p50", "p95", "p99", "p99.9", "lost", "wakes"].map(figure));
+    heads.push(words("p50 of the first"));
+    let mut lines: Vec<Vec<TableCell>> = rows.iter().enumerate().map(|(at, row)| cells(row, at, decided)).collect();
+    let (period_ns, delay_ns) = rows.first().map_or((0, 0), |row| (row.period_ns, row.delay_ns));
+    for (mode, figures) in published_raw_rr(period_ns, delay_ns) {
+        let name = TableCell::Name(format!("published/{}", mode.name()));
+        let figures = figures.map(|figure| TableCell::Figure(figure.to_string()));
+        lines.push(std::iter::once(name).chain(figures).collect());
+    }
+    let title = configs.first().map(RawRrConfig::experiment).unwrap_or_default();
+    SheetTable { title, heads, rows: lines }
+}
+
+fn cells(row: &RawRr, at: usize, decided: &BenchDecided) -> Vec<TableCell> {
+    let name = format!("{}/{}", row.backend, row.mode.name());
     match (&row.latency, &row.refused) {
-        (_, Some(_)) => println!("{label} refused, see below"),
+        (_, Some(_)) => without_figures(name, "refused, see below", 8),
         (latency, None) if row.overloaded => {
             #[expect(clippy::cast_precision_loss, reason = "a figure for a table")]
             let p50 = latency.map_or_else(|| "-".to_owned(), |p| time(p.p50_ns as f64));
-            println!("{label} overloaded: {} of {} in time, p50 {p50}", row.answered_in_time, row.due);
+            let why = format!("overloaded: {} of {} in time, p50 {p50}", row.answered_in_time, row.due);
+            without_figures(name, &why, 8)
         }
         (Some(p), None) => {
             let wakes = row.softirq_wakes_per_s.map_or_else(|| "-".to_owned(), |wakes| format!("{wakes:.0}"));
-            let [p5, p50, p95, p99, p999] = [p.p5_ns, p.p50_ns, p.p95_ns, p.p99_ns, p.p999_ns].map(ns);
-            println!("{label} {p5:>7} {p50:>7} {p95:>7} {p99:>7} {p999:>8} {:>4} {wakes:>6}", row.lost);
+            let times = [p.p5_ns, p.p50_ns, p.p95_ns, p.p99_ns, p.p999_ns].map(ns);
+            let figures = times.into_iter().chain([row.lost.to_string(), wakes]).map(TableCell::Figure);
+            let beside = TableCell::Name(decided.beside_first(at, Metric::P50));
+            std::iter::once(TableCell::Name(name)).chain(figures).chain([beside]).collect()
         }
-        (None, None) => println!("{label} no reply came back"),
-    }
-    if histogram && row.refused.is_none() {
-        print!("  time in receive calls, ns:\n{}", row.receive_calls);
+        (None, None) => without_figures(name, "no reply came back", 8),
     }
 }
 
@@ -140,36 +144,46 @@ fn ns(ns: u64) -> String {
 }
 
 /// What is said of rows, each thing once.
-fn print_below(rows: &[RawRr]) {
-    println!();
-    print_words(
-        "",
-        "Latency from the intended send. wakes: how often the engine's softirq threads of both ends woke up in a second. \
-         published: the proposal's table, on another machine.",
-    );
+fn notes(found: &Compared<RawRr>, args: &RawRrArgs) -> Vec<String> {
+    let rows = &found.rows;
+    let mut notes = vec![
+        "Latency from the intended send. wakes: how often the engine's softirq threads of both ends woke up in a second. published: the proposal's \
+         table, on another machine."
+            .to_owned(),
+        measured(args.runs, &format!("{} s each", args.seconds)),
+    ];
     if rows.iter().any(|row| row.overloaded) {
-        print_words("", "overloaded: less than 99 % were answered in time, and the latency is that of a queue.");
+        notes.push(
+            "overloaded: less than 99 % were answered in time, and the latency is that of a queue; it is compared with none.".to_owned(),
+        );
     }
-    let mut said = Vec::new();
-    let mut say = |words: String| {
-        if !said.contains(&words) {
-            print_words("", &words);
-            said.push(words);
-        }
-    };
     for row in rows {
         let name = row.mode.name();
         if let Some(why) = &row.refused {
-            say(format!("refused, {}/{name}: {why}.", row.backend));
+            notes.push(format!("refused, {}/{name}: {why}.", row.backend));
         } else if let Some(by) = row.polled_by {
-            say(format!("kernel/{name}: polled by {by}."));
+            notes.push(format!("kernel/{name}: polled by {by}."));
         }
     }
     if rows.iter().any(|row| row.refused.is_none() && !row.sender_thread) {
-        say("No CPU was left for a thread that only sends: the client sends between its receive calls, so a request that \
-             falls due while it works on a reply leaves late, and that counts."
-            .to_owned());
+        notes.push(
+            "No CPU was left for a thread that only sends: the client sends between its receive calls, so a request that falls due while it works on a \
+             reply leaves late, and that counts."
+                .to_owned(),
+        );
     }
+    for row in rows.iter().filter(|row| args.histogram && row.refused.is_none()) {
+        let (name, calls) = (row.mode.name(), row.receive_calls.to_string().replace('\n', "; "));
+        notes.push(format!("{}/{name}, time in receive calls, ns: {calls}", row.backend));
+    }
+    let mut said = Vec::new();
+    notes.retain(|note| {
+        !said.contains(note) && {
+            said.push(note.clone());
+            true
+        }
+    });
+    notes
 }
 
 #[cfg(test)]

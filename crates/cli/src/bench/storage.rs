@@ -6,15 +6,20 @@ use std::time::Duration;
 use anyhow::ensure;
 use napier_kv::service::Service;
 use napier_lab::bench::{
-    FlowsConfig, STORAGE_CONNECTIONS_MAX, STORAGE_OPERATIONS_MAX, STORAGE_SERVICE, Storage, StorageConfig, WORKERS_MAX,
+    BenchDecided, Compared, FlowsConfig, Metric, PublishedFlow, STORAGE_CONNECTIONS_MAX, STORAGE_OPERATIONS_MAX,
+    STORAGE_SERVICE, Storage, StorageConfig, WORKERS_MAX,
 };
 use napier_lab::loads::Load;
+use napier_lab::sheet::{ColumnHead, SheetTable, TableCell};
 use napier_lab::subject::Backend;
 
-use super::flow_table::{
-    Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, time,
+use super::flow_table::{backends, bytes, parse_bytes, read_subjects};
+use super::parse_seconds;
+use super::print::{
+    Shown, figure, measured, notes_of_flows, published_times, rate, show, table, time, without_figures, words,
 };
-use super::{parse_seconds, shown};
+use crate::page::plural;
+use crate::progress::Doing;
 use crate::{Told, Usage};
 
 /// Options of `bench storage`.
@@ -45,11 +50,11 @@ pub(crate) struct StorageArgs {
     /// Threads of the store, each with a queue of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     workers: u16,
-    /// Length of each run in seconds, or with a unit such as 500ms
-    #[arg(long, default_value_t = 2.0, allow_negative_numbers = true, value_parser = parse_seconds)]
+    /// Length of each slice in seconds, or with a unit such as 500ms
+    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = parse_seconds)]
     seconds: f64,
-    /// Runs of each row, interleaved
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Slices of each row, in random order
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Of the order of reads and writes, and of the store's times
     #[arg(long, default_value_t = 1)]
@@ -98,21 +103,15 @@ impl StorageArgs {
 
 pub(super) fn storage(args: &StorageArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let config = args.config().map_err(Usage)?;
-    let bar = crate::progress::spinner();
-    let measured = napier_lab::bench::storage(&config, interrupted, &mut |row| bar.set_message(row.to_owned()));
-    bar.finish_and_clear();
-    let rows = measured?;
-    if !shown(args.json, "storage", &rows)? {
-        print(&rows, args);
-    }
+    let doing = Doing::of_rows(args.runs, args.seconds);
+    let found = napier_lab::bench::storage(&config, interrupted, &mut |row| doing.now(row))?;
+    drop(doing);
+    let rows = &found.rows;
+    show(args.json, "storage", &found, || Shown { tables: tables(&found, args), notes: notes(rows, args) })?;
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.figures.is_none())) {
         Some(why) => Err(Told(format!("nothing was measured: {why}")).into()),
         None => Ok(()),
     }
-}
-
-fn label(name: &str, size: u32) -> String {
-    format!("{name:<17}{:>7}", bytes(size))
 }
 
 /// Bytes a second in units of a million.
@@ -121,81 +120,69 @@ fn megabytes(per_s: f64) -> String {
     if mb < 100.0 { format!("{mb:.1}") } else { format!("{mb:.0}") }
 }
 
-fn print(rows: &[Storage], args: &StorageArgs) {
-    println!(
-        "{:<17}{:>7}{:>8}{:>8}{:>9}{:>9}{:>9}{:>10}",
-        format!("{}/s asked for", rate(args.rate as f64)),
-        "op_size",
-        "QPS",
-        "MB/s",
-        "50%tile",
-        "95%tile",
-        "99%tile",
-        "99.9%tile"
-    );
-    for row in rows {
-        let label = label(&format!("{}/{}", row.backend, row.mode), row.bytes);
-        match (&row.figures, &row.refused) {
-            (figures, None) if row.overloaded => {
-                let p50 = figures.map_or_else(|| "-".to_owned(), |f| time(f.p50_ns.median));
-                let (in_time, due) = (row.answered_in_time, row.due);
-                print_words(
-                    &label,
-                    &format!("overloaded: {in_time} of {due} answered in time, 50%tile {p50}, that of a queue"),
-                );
-            }
-            (Some(f), _) => {
-                let columns = [
-                    Column { width: 8, values: Some(f.qps), write: rate },
-                    Column { width: 8, values: Some(f.qps.scaled(f64::from(row.bytes))), write: megabytes },
-                    Column { width: 9, values: Some(f.p50_ns), write: time },
-                    Column { width: 9, values: Some(f.p95_ns), write: time },
-                    Column { width: 9, values: Some(f.p99_ns), write: time },
-                    Column { width: 10, values: Some(f.p999_ns), write: time },
-                ];
-                print_row(&label, &columns, row.runs);
-            }
-            (None, refused) => print_words(&format!("{label} "), refused.as_deref().unwrap_or("no answer came")),
-        }
-    }
-    print_published(rows);
-    print_below(rows, args);
+fn heads(title: &str) -> Vec<ColumnHead> {
+    let mut heads = vec![words(title)];
+    heads.extend(["op_size", "QPS", "MB/s", "50%tile", "95%tile", "99%tile"].map(figure));
+    heads.extend([words("of the first"), figure("99.9%tile").goes(1)]);
+    heads
 }
 
-fn print_published(rows: &[Storage]) {
-    let mut said = Vec::new();
-    for row in rows {
-        let Some(p) = row.published.filter(|p| !said.contains(p)) else { continue };
-        if said.is_empty() {
-            println!("\nAs published, on another machine (56 hyper-threads, 100 Gbit/s, remote SSD):");
+fn tables(found: &Compared<Storage>, args: &StorageArgs) -> Vec<SheetTable> {
+    let (mut lines, mut published) = (Vec::new(), Vec::new());
+    for (rows, decided) in found.rows.chunk_by(|a, b| a.bytes == b.bytes).zip(&found.decided) {
+        for (at, row) in rows.iter().enumerate() {
+            lines.push(line(row, at, decided));
+            if let Some(p) = row.published.filter(|p| !published.iter().any(|(of, _)| of == p)) {
+                published.push((p, row.bytes));
+            }
         }
-        said.push(p);
-        let times = [(9, Some(p.p50_ns)), (9, p.p95_ns), (9, Some(p.p99_ns)), (10, Some(p.p999_ns))];
-        let times = times.map(|(width, ns)| Column { width, values: ns.map(|ns| once(ns as f64)), write: time });
-        let bytes_per_s = once(p.qps * f64::from(row.bytes));
-        let front = [
-            Column { width: 8, values: Some(once(p.qps)), write: rate },
-            Column { width: 8, values: Some(bytes_per_s), write: megabytes },
-        ];
-        print_row(&label(p.mode, row.bytes), &front.into_iter().chain(times).collect::<Vec<_>>(), 1);
+    }
+    let all = heads(&format!("{}/s asked for", rate(args.rate as f64)));
+    let mut tables = vec![SheetTable { title: String::new(), heads: all.clone(), rows: lines }];
+    let row = |(p, size): &(PublishedFlow, u32)| {
+        let [p50, p95, p99, p999] = published_times(p);
+        let mb = megabytes(p.qps * f64::from(*size));
+        vec![p.mode.to_owned(), bytes(*size), rate(p.qps), mb, p50, p95, p99, String::new(), p999]
+    };
+    let title = "As published, on another machine (56 hyper-threads, 100 Gbit/s, remote SSD):";
+    tables.extend((!published.is_empty()).then(|| table(title, all, published.iter().map(row).collect())));
+    tables
+}
+
+fn line(row: &Storage, at: usize, decided: &BenchDecided) -> Vec<TableCell> {
+    let name = format!("{}/{}", row.backend, row.mode);
+    match (&row.figures, &row.refused) {
+        (figures, None) if row.overloaded => {
+            let p50 = figures.map_or_else(|| "-".to_owned(), |f| time(f.p50_ns.median));
+            let (in_time, due) = (row.answered_in_time, row.due);
+            let why = format!("overloaded: {in_time} of {due} answered in time, 50%tile {p50}, that of a queue");
+            without_figures(name, &why, 8)
+        }
+        (Some(f), _) => {
+            let mb = megabytes(f.qps.median * f64::from(row.bytes));
+            let [p50, p95, p99, p999] = [f.p50_ns, f.p95_ns, f.p99_ns, f.p999_ns].map(|of| time(of.median));
+            let front = [bytes(row.bytes), rate(f.qps.median), mb, p50, p95, p99].map(TableCell::Figure);
+            let beside = TableCell::Name(decided.beside_first(at, Metric::P99));
+            std::iter::once(TableCell::Name(name)).chain(front).chain([beside, TableCell::Figure(p999)]).collect()
+        }
+        (None, refused) => without_figures(name, refused.as_deref().unwrap_or("no answer came"), 8),
     }
 }
 
-fn print_below(rows: &[Storage], args: &StorageArgs) {
+fn notes(rows: &[Storage], args: &StorageArgs) -> Vec<String> {
     let StorageArgs { runs, seconds, read_pct, service, connections, .. } = args;
-    println!();
-    let runs = if *runs == 1 { "One run".to_owned() } else { format!("Medians of {runs} runs") };
-    print_words(
-        "",
-        &format!(
-            "{runs} of {seconds} s; from when an operation was due to the last byte of its answer. {read_pct} % reads. The \
-             store takes {service} for each and no CPU, any number at once; {connections} connections, each with one \
-             operation in hand at most."
+    let mut notes = vec![
+        measured(*runs, &format!("{seconds} s each")),
+        format!(
+            "Medians; from when an operation was due to the last byte of its answer. {read_pct} % reads. The store takes {service} for each and no CPU, \
+             any number at once; {}, each with one operation in hand at most.",
+            plural(*connections, "connection")
         ),
-    );
+    ];
     let lost: u64 = rows.iter().map(|row| row.lost).sum();
-    if lost > 0 {
-        println!("{lost} operations had no answer a second after the last was due.");
-    }
-    print_notes(rows.iter().map(|row| row.backend), rows.iter().find_map(|row| row.cpus.as_ref()));
+    notes.extend(
+        (lost > 0).then(|| format!("{} had no answer a second after the last was due.", plural(lost, "operation"))),
+    );
+    notes.extend(notes_of_flows(rows.iter().map(|row| row.backend), rows.iter().find_map(|row| row.cpus.as_ref())));
+    notes
 }

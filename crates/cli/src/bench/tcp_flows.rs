@@ -3,14 +3,20 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use napier_lab::bench::{FLOWS_MAX, FlowsConfig, TcpFlows, TcpFlowsConfig, WORKERS_MAX};
+use napier_lab::bench::{
+    Compared, FLOWS_MAX, FlowsConfig, Metric, PublishedFlow, TcpFlows, TcpFlowsConfig, WORKERS_MAX,
+};
+use napier_lab::sheet::{ColumnHead, SheetTable, TableCell};
 use napier_lab::subject::Backend;
 
-use super::flow_table::{
-    Column, backends, bytes, once, parse_bytes, print_notes, print_row, print_words, rate, read_subjects, time,
+use super::flow_table::{backends, bytes, parse_bytes, read_subjects};
+use super::parse_seconds;
+use super::print::{
+    Shown, figure, measured, notes_of_flows, published_times, rate, show, table, time, without_figures, words,
 };
-use super::{parse_seconds, shown};
 use crate::Told;
+use crate::page::plural;
+use crate::progress::Doing;
 
 /// Options of the experiment with all connections at once.
 #[derive(clap::Args)]
@@ -33,8 +39,8 @@ pub(super) struct FlowsArgs {
     /// Threads of the server, each with a queue of its own
     #[arg(long, default_value_t = 1, requires = "flows", value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     workers: u16,
-    /// Length of each run in seconds, or with a unit such as 500ms; longer where the flows are not all answered by then
-    #[arg(long, default_value_t = 2.0, allow_negative_numbers = true, requires = "flows", value_parser = parse_seconds)]
+    /// Length of each slice in seconds, or with a unit such as 500ms; longer where the flows are not all answered by then
+    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, requires = "flows", value_parser = parse_seconds)]
     seconds: f64,
     /// Run what needs more CPUs than there are
     #[arg(long, requires = "flows")]
@@ -60,62 +66,62 @@ pub(super) fn tcp_flows(
         request_bytes: args.request,
         response_bytes: args.response.clone(),
     };
-    let bar = crate::progress::spinner();
-    let measured = napier_lab::bench::tcp_flows(&config, interrupted, &mut |row| bar.set_message(row.to_owned()));
-    bar.finish_and_clear();
-    let rows = measured?;
-    if !shown(json, "tcp-rr", &rows)? {
-        print(&rows, args.seconds, runs);
-    }
+    let doing = Doing::of_rows(runs, args.seconds);
+    let found = napier_lab::bench::tcp_flows(&config, interrupted, &mut |row| doing.now(row))?;
+    drop(doing);
+    let rows = &found.rows;
+    show(json, "tcp-rr", &found, || {
+        let mut notes = vec![
+            measured(runs, &format!("{} s each", args.seconds)),
+            "From the send of a request to the last byte of its response.".to_owned(),
+        ];
+        notes.extend(notes_of_flows(rows.iter().map(|row| row.backend), rows.iter().find_map(|row| row.cpus.as_ref())));
+        Shown { tables: tables(&found), notes }
+    })?;
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.figures.is_none())) {
         Some(why) => Err(Told(format!("nothing was measured: {why}")).into()),
         None => Ok(()),
     }
 }
 
-fn label(name: &str, request: u32, response: u32) -> String {
-    format!("{name:<17}{:>11}", format!("{}/{}", bytes(request), bytes(response)))
+fn heads(title: &str) -> Vec<ColumnHead> {
+    let mut heads = vec![words(title), figure("req/resp"), figure("QPS"), words("of the first")];
+    heads.extend(["50%tile", "90%tile", "99%tile"].map(figure));
+    heads.extend([words("of the first"), figure("99.9%tile").goes(1)]);
+    heads
 }
 
-fn print(rows: &[TcpFlows], seconds: f64, runs: u32) {
-    let flows = rows.first().map_or(0, |row| row.flows);
-    let title = format!("{flows} flows");
-    println!(
-        "{title:<17}{:>11}{:>9}{:>10}{:>10}{:>10}{:>10}",
-        "req/resp", "QPS", "50%tile", "90%tile", "99%tile", "99.9%tile"
-    );
-    let column = |width, values, write| Column { width, values, write };
-    for row in rows {
-        let label = label(&format!("{}/{}", row.backend, row.mode), row.request_bytes, row.response_bytes);
-        match (&row.figures, &row.refused) {
-            (Some(f), _) => {
-                let times = [f.p50_ns, f.p90_ns, f.p99_ns, f.p999_ns].map(|spread| column(10, Some(spread), time));
-                let columns: Vec<_> = [column(9, Some(f.qps), rate)].into_iter().chain(times).collect();
-                print_row(&label, &columns, row.runs);
+fn tables(found: &Compared<TcpFlows>) -> Vec<SheetTable> {
+    let flows = found.rows.first().map_or(0, |row| row.flows);
+    let sizes = |row: &TcpFlows| format!("{}/{}", bytes(row.request_bytes), bytes(row.response_bytes));
+    let blocks = found.rows.chunk_by(|a, b| a.response_bytes == b.response_bytes);
+    let mut lines = Vec::new();
+    let mut published = Vec::new();
+    for (rows, decided) in blocks.zip(&found.decided) {
+        for (at, row) in rows.iter().enumerate() {
+            let name = format!("{}/{}", row.backend, row.mode);
+            let Some(f) = &row.figures else {
+                lines.push(without_figures(name, row.refused.as_deref().unwrap_or("no answer came"), 8));
+                continue;
+            };
+            let [p50, p90, p99, p999] =
+                [f.p50_ns, f.p90_ns, f.p99_ns, f.p999_ns].map(|of| TableCell::Figure(time(of.median)));
+            let beside = |metric| TableCell::Name(decided.beside_first(at, metric));
+            let front = [TableCell::Name(name), TableCell::Figure(sizes(row)), TableCell::Figure(rate(f.qps.median))];
+            let back = [beside(Metric::Throughput), p50, p90, p99, beside(Metric::P99), p999];
+            lines.push(front.into_iter().chain(back).collect());
+            if let Some(p) = row.published.filter(|p| !published.iter().any(|(of, _)| of == p)) {
+                published.push((p, sizes(row)));
             }
-            (None, refused) => print_words(&format!("{label} "), refused.as_deref().unwrap_or("no answer came")),
         }
     }
-    print_published(rows);
-    println!();
-    let runs = if runs == 1 { "One run".to_owned() } else { format!("Medians of {runs} runs") };
-    print_words("", &format!("{runs} of {seconds} s; from the send of a request to the last byte of its response."));
-    print_notes(rows.iter().map(|row| row.backend), rows.iter().find_map(|row| row.cpus.as_ref()));
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures of a table")]
-fn print_published(rows: &[TcpFlows]) {
-    let mut said = Vec::new();
-    for row in rows {
-        let Some(p) = row.published.filter(|p| !said.contains(p)) else { continue };
-        if said.is_empty() {
-            println!("\nAs published, on another machine (56 hyper-threads, 100 Gbit/s, 1000 flows):");
-        }
-        said.push(p);
-        let label = label(p.mode, row.request_bytes, row.response_bytes);
-        let times = [Some(p.p50_ns), p.p90_ns, Some(p.p99_ns), Some(p.p999_ns)];
-        let times = times.map(|ns| Column { width: 10, values: ns.map(|ns| once(ns as f64)), write: time });
-        let qps = Column { width: 9, values: Some(once(p.qps)), write: rate };
-        print_row(&label, &[qps].into_iter().chain(times).collect::<Vec<_>>(), 1);
-    }
+    let all = heads(&plural(flows, "flow"));
+    let mut tables = vec![SheetTable { title: String::new(), heads: all.clone(), rows: lines }];
+    let row = |(p, sizes): &(PublishedFlow, String)| {
+        let [p50, p90, p99, p999] = published_times(p);
+        vec![p.mode.to_owned(), sizes.clone(), rate(p.qps), String::new(), p50, p90, p99, String::new(), p999]
+    };
+    let title = "As published, on another machine (56 hyper-threads, 100 Gbit/s, 1000 flows):";
+    tables.extend((!published.is_empty()).then(|| table(title, all, published.iter().map(row).collect())));
+    tables
 }

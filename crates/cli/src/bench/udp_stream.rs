@@ -1,19 +1,20 @@
 //! `bench udp-stream`.
 
-use std::io::Write;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use napier_lab::bench::{
-    self, FqConfig, QdiscConfig, TIMED_EVERY, UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX, UdpStream, UdpStreamConfig,
-    UdpStreamVariant,
+    self, Compared, FqConfig, Metric, QdiscConfig, TIMED_EVERY, UDP_STREAM_BYTES_MAX, UDP_STREAM_SENDERS_MAX,
+    UdpStream, UdpStreamConfig, UdpStreamVariant,
 };
 use napier_lab::report::transmit::time;
+use napier_lab::sheet::SheetTable;
 
+use super::print::{Shown, cell, figure, measured, show, table, words};
+use crate::Usage;
 use crate::page::plural;
 use crate::progress::Doing;
-
-use crate::Usage;
 
 /// Options of `bench udp-stream`.
 #[derive(clap::Args)]
@@ -34,11 +35,11 @@ pub(crate) struct UdpStreamArgs {
     /// Bytes of each datagram
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u16).range(1..=UDP_STREAM_BYTES_MAX as i64))]
     size: u16,
-    /// Runs per variant, interleaved
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Slices per variant, in random order
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Length of each run in seconds, or with a unit such as 500ms
-    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true, value_parser = super::parse_seconds)]
+    /// Length of each slice in seconds, or with a unit such as 500ms
+    #[arg(long, default_value_t = 0.12, allow_negative_numbers = true, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Keep each thread on one CPU: senders and transmitters in turn, the receiver on the last
     #[arg(long)]
@@ -89,7 +90,7 @@ fn parse_stream_variant(name: &str) -> Result<UdpStreamVariant, String> {
 }
 
 /// Runs `bench udp-stream` and prints it.
-pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
+pub(crate) fn udp_stream(args: &UdpStreamArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let all = || UdpStreamVariant::ALL.into_iter().filter(|variant| args.qdisc.suits(*variant)).collect();
     let variants: Vec<_> = if args.variant.is_empty() { all() } else { args.variant.clone() };
     if let Some(variant) = variants.iter().find(|variant| !args.qdisc.suits(**variant)) {
@@ -97,7 +98,7 @@ pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
         return Err(Usage(anyhow::anyhow!("{name} needs a queueing discipline; without one there is noqueue")).into());
     }
     let doing = Doing::of_rows(args.runs, args.seconds);
-    let rows = bench::udp_stream(&UdpStreamConfig {
+    let config = UdpStreamConfig {
         threads: args.threads.clone(),
         variants,
         qdisc: args.qdisc.config(),
@@ -107,89 +108,69 @@ pub(crate) fn udp_stream(args: &UdpStreamArgs) -> anyhow::Result<()> {
         length: Duration::from_secs_f64(args.seconds),
         pin: args.pin,
         xmit: args.xmit,
-    })?;
+    };
+    let found = bench::udp_stream(&config, interrupted, &mut |row| doing.now(row))?;
     drop(doing);
-    if super::shown(args.json, "udp-stream", &rows)? {
-        return Ok(());
-    }
-    Ok(print_udp_stream(&rows, args)?)
+    show(args.json, "udp-stream", &found, || Shown {
+        tables: vec![packets(&found, config.variants.len())],
+        notes: notes(&found.rows, args),
+    })
 }
 
-fn print_udp_stream(rows: &[UdpStream], args: &UdpStreamArgs) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "{:>7} {:<7} {:>24} {:>18} {:>7} {:>7} {:>9} {:>9} {:>24} {:>8} {:>6}",
-        "senders",
-        "",
-        "M packets/s [min-max]",
-        "x first [min-max]",
-        "p50 ns",
-        "p99 ns",
-        "p99.9 ns",
-        "max us",
-        "cycles/packet [min-max]",
-        "dropped",
-        "lost"
-    )?;
-    for row in rows {
-        writeln!(
-            out,
-            "{:>7} {:<7} {:>24} {:>18} {:>7.0} {:>7.0} {:>9.0} {:>9.0} {:>24} {:>8} {:>6}",
-            row.threads,
-            row.variant.name(),
-            row.packets_per_s.scaled(1e-6).to_string(),
-            row.ratio_to_first.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
-            row.p50_ns.median,
-            row.p99_ns.median,
-            row.p999_ns.median,
-            row.max_ns.median / 1e3,
-            row.cycles_per_packet.map_or_else(|| "-".to_owned(), |cycles| cycles.to_string()),
-            row.dropped,
-            row.lost,
-        )?;
-    }
-    writeln!(out)?;
-    for row in rows {
-        print_details(&mut out, row, args.histogram)?;
-    }
+fn packets(found: &Compared<UdpStream>, variants: usize) -> SheetTable {
+    let mut heads = vec![words("variant"), figure("senders"), figure("M packets/s"), words("of the first")];
+    heads.extend(["p50 ns", "p99 ns", "p99.9 ns", "cycles/packet", "dropped", "lost"].map(figure));
+    let rows = found.rows.chunks(variants).zip(&found.decided).flat_map(|(rows, decided)| {
+        rows.iter().enumerate().map(move |(at, row)| {
+            let times = [row.p50_ns, row.p99_ns, row.p999_ns].map(|of| format!("{:.0}", of.median));
+            let front = [
+                row.variant.name().to_owned(),
+                row.threads.to_string(),
+                cell(decided, at, Metric::Throughput, 1e-6),
+                decided.beside_first(at, Metric::Throughput),
+            ];
+            let cycles = row.cycles_per_packet.map_or_else(|| "-".to_owned(), bench::Spread::median_shown);
+            front.into_iter().chain(times).chain([cycles, row.dropped.to_string(), row.lost.to_string()]).collect()
+        })
+    });
+    table("", heads, rows.collect())
+}
+
+fn notes(rows: &[UdpStream], args: &UdpStreamArgs) -> Vec<String> {
+    let mut notes: Vec<String> = rows.iter().flat_map(|row| details(row, args.histogram)).collect();
     let clock_ns = rows.first().map_or(0, |row| row.clock_ns);
-    writeln!(
-        out,
-        "\n{} bytes a datagram, {} transmit queue{}, {}; median of {} of {} s, {}. Times of every {TIMED_EVERY}th \
-         call;\nthe {clock_ns} ns that reading the clock takes are in them. Cycles: reference cycles of all that send, \
-         without the receiver.\nalone: a sender per queue that shares nothing and publishes 64 at once: what the link \
-         can do.",
+    notes.push(measured(args.runs, &format!("{} s each", args.seconds)));
+    notes.push(format!(
+        "{} bytes a datagram, {}, {}; {}. Times of every {TIMED_EVERY}th call; the {clock_ns} ns that reading the clock takes are in them. Cycles: reference \
+         cycles of all that send, without the receiver. alone: a sender per queue that shares nothing and publishes 64 at once: what the link can do.",
         args.size,
-        args.queues,
-        if args.queues == 1 { "" } else { "s" },
+        plural(args.queues, "transmit queue"),
         args.qdisc.name(),
-        plural(args.runs, "run"),
-        args.seconds,
         if args.pin { "each thread on one CPU" } else { "threads run where the system lets them" },
-    )
+    ));
+    notes
 }
 
-/// Who used the CPUs and who waited for whom, line by line.
-fn print_details(out: &mut impl Write, row: &UdpStream, histogram: bool) -> std::io::Result<()> {
-    writeln!(out, "{:>7} {:<7} CPU, %: {}", row.threads, row.variant.name(), row.cpu)?;
+/// Who used the CPUs and who waited for whom.
+fn details(row: &UdpStream, histogram: bool) -> Vec<String> {
+    let mut said = vec![format!("CPU, %: {}", row.cpu)];
     if row.lock_waits.contended > 0 {
-        writeln!(out, "{:>15} waited for locks: {}", "", row.lock_waits)?;
+        said.push(format!("waited for locks: {}", row.lock_waits));
     }
     if let Some(stay) = row.flusher_stay_max_ns {
-        writeln!(out, "{:>15} longest stay of a flusher: {}", "", time(stay.max as u64))?;
+        said.push(format!("longest stay of a flusher: {}", time(stay.max as u64)));
     }
     if row.full_per_packet >= 0.005 {
-        writeln!(out, "{:>15} found no room: {:.2} times a packet", "", row.full_per_packet)?;
+        said.push(format!("found no room: {:.2} times a packet", row.full_per_packet));
     }
-    if let Some(calls) = &row.xmit_calls {
-        write!(out, "{:>15} time in the engine's transmit, ns:\n{calls}", "")?;
-    }
+    let calls = |what: &str, calls: &dyn std::fmt::Display| {
+        format!("{what}: {}", calls.to_string().trim_end().replace('\n', "; "))
+    };
+    said.extend(row.xmit_calls.as_ref().map(|of| calls("time in the engine's transmit, ns", of)));
     if histogram {
-        write!(out, "{:>15} time in the call that sends, ns:\n{}", "", row.send_calls)?;
-        if row.batch_packets.count() > 0 {
-            write!(out, "{:>15} packets handled at once:\n{}", "", row.batch_packets)?;
-        }
+        said.push(calls("time in the call that sends, ns", &row.send_calls));
+        said.extend((row.batch_packets.count() > 0).then(|| calls("packets handled at once", &row.batch_packets)));
     }
-    Ok(())
+    let (name, senders) = (row.variant.name(), plural(row.threads, "sender"));
+    said.into_iter().map(|words| format!("{name}, {senders}: {words}")).collect()
 }

@@ -14,9 +14,11 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::ThreadRole;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::pin::pin_to;
+use super::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
 use super::rtt::{FRAME_BYTES, write_stamped};
 use super::stat::Spread;
 use crate::apply::writes_on_device;
@@ -89,30 +91,35 @@ struct DeferRun {
 ///
 /// # Errors
 /// There is only one processor, the engine did not start, or no cycle came about.
-pub fn defer(config: &DeferConfig) -> anyhow::Result<Vec<Defer>> {
-    let cpus = napier_runtime::available_cpus();
-    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: the sender must not be in the way");
-    let mut runs = DeferCycle::ALL.map(|cycle| (cycle, Vec::new()));
-    for _ in 0..config.runs {
-        for (cycle, runs) in &mut runs {
-            runs.push(run(*cycle, config, cpus[0], cpus[1])?);
-        }
-    }
+pub fn defer(
+    config: &DeferConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<Defer>> {
+    let cpus = two_cpus()?;
+    let used = cpus.both();
+    let blocks = Blocks::of_engine(
+        vec![DeferCycle::ALL.map(|cycle| cycle.name().to_owned()).into()],
+        &[Metric::Cpu],
+        config.runs,
+        &used,
+    );
+    let found =
+        blocks.run(interrupted, progress, |_, at| Ok(run(DeferCycle::ALL[at], config, cpus.client, cpus.server)?))?;
     let timeout_ns = u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX);
-    let row = |(cycle, runs): (DeferCycle, Vec<DeferRun>)| {
-        let spread = |figure: fn(&DeferRun) -> f64| Spread::of(&runs.iter().map(figure).collect::<Vec<_>>());
+    Ok(compared(found, |_, at, row| {
+        let spread = |figure: fn(&DeferRun) -> f64| Spread::of(&row.runs.iter().map(figure).collect::<Vec<_>>());
         Defer {
-            cycle,
+            cycle: DeferCycle::ALL[at],
             timeout_ns,
             cpu_us_per_cycle: spread(|run| run.cpu_us),
             cycles_per_s: spread(|run| run.per_s),
             packets_per_cycle: spread(|run| run.packets),
         }
-    };
-    Ok(runs.into_iter().map(row).collect())
+    }))
 }
 
-fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -> anyhow::Result<DeferRun> {
+fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -> anyhow::Result<RowSlice<DeferRun>> {
     let pair = Pair::new(&LinkConfig::default(), &[cpu], &[sender_cpu])?;
     let timeout = Span { ns: u64::try_from(config.timeout.as_nanos()).context("--timeout is too long")? };
     writes_on_device(&pair.engine, &pair.tested, deferral(DEFER_HARD_IRQS, timeout))?;
@@ -147,7 +154,7 @@ fn measure(
     pair: &Pair,
     source: &RawPort,
     cpu: usize,
-) -> anyhow::Result<DeferRun> {
+) -> anyhow::Result<RowSlice<DeferRun>> {
     let send = || send(pair, source);
     // The first packet begins it; then it is let come into its stride.
     send();
@@ -155,7 +162,7 @@ fn measure(
     let before = DeferReading::take(pair, cpu);
     let begun = Instant::now();
     during(cycle, config.length, config.timeout, send);
-    DeferReading::take(pair, cpu).since(&before, begun.elapsed().as_secs_f64())
+    DeferReading::take(pair, cpu).since(&before, begun.elapsed())
 }
 
 /// Lets time pass, or sends a packet per time-out.
@@ -213,14 +220,16 @@ impl DeferReading {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts for a table")]
-    fn since(&self, before: &Self, seconds: f64) -> anyhow::Result<DeferRun> {
+    fn since(&self, before: &Self, window: Duration) -> anyhow::Result<RowSlice<DeferRun>> {
+        let seconds = window.as_secs_f64();
         let cycles = self.cycles - before.cycles;
         anyhow::ensure!(cycles > 0, "no timer fired in {seconds:.3} s: the run is too short");
-        let cycles = cycles as f64;
-        Ok(DeferRun {
-            cpu_us: (self.cpu - before.cpu).as_secs_f64() * 1e6 / cycles,
+        let (answered, cycles, cpu) = (cycles, cycles as f64, self.cpu - before.cpu);
+        let run = DeferRun {
+            cpu_us: cpu.as_secs_f64() * 1e6 / cycles,
             per_s: cycles / seconds,
             packets: (self.packets - before.packets) as f64 / cycles,
-        })
+        };
+        Ok(RowSlice { latency: Default::default(), answered, window, cpu, run })
     }
 }

@@ -1,12 +1,15 @@
 //! `napier bench`: one experiment each, on a link of its own.
 
+mod answer;
 mod defer;
 mod flows;
 mod group;
 mod instructions;
+mod kernel_pair;
 mod memif;
 mod pin;
 mod raw_rr;
+mod rounds;
 mod rtt;
 mod rx_cost;
 mod stat;
@@ -19,11 +22,13 @@ mod udp_stream;
 mod wakeup;
 mod xdp;
 
+pub use answer::{ranged, shown};
 pub use defer::{Defer, DeferConfig, DeferCycle, defer};
 pub use flows::{FlowFigures, FlowsConfig, MESSAGE_BYTES_MAX, PublishedFlow, WORKERS_MAX};
 pub use group::{GroupBenchConfig, GroupFigure, group};
 pub use memif::{MemifBench, MemifBenchConfig, MemifMode, memif};
 pub use raw_rr::{RawRr, RawRrConfig, RawRrMode, published_raw_rr, raw_rr};
+pub use rounds::{BenchDecided, Compared, RowFigures, RowPair};
 pub use rtt::Percentiles;
 pub use rx_cost::{RxCost, RxCostConfig, RxPath, measured_entry, rx_cost};
 pub use stat::Spread;
@@ -40,3 +45,4 @@ pub use xdp::{XdpRr, XdpRrConfig, XdpRrPath, XdpRx, XdpRxConfig, XdpRxPath, xdp_
 
 pub use napier_runtime::device::MemifRole;
 pub use napier_runtime::tx::{FqConfig, QdiscConfig};
+pub use napier_verdict::Metric;

@@ -9,6 +9,13 @@ pub(super) struct EndCpus {
     pub(super) server: usize,
 }
 
+impl EndCpus {
+    /// Both.
+    pub(super) fn both(self) -> [usize; 2] {
+        [self.client, self.server]
+    }
+}
+
 /// Keeps the calling thread on one processor; where the system refuses, it runs where it may.
 pub(super) fn pin_to(cpu: usize) {
     assert!(cpu < CpuSet::MAX_CPU, "the number comes from the system");

@@ -13,14 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hdrhistogram::Histogram;
 use napier_core::control::plan::{Plan, Write};
 use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_core::time::Span;
 use napier_runtime::device::LinkConfig;
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use self::programs::{EndOutcome, RigShared, run_client, serve};
-use super::rtt::Percentiles;
+use super::rounds::{BlockRow, Blocks, Compared, RowSlice, Stopped, compared, latencies};
+use super::rtt::{Percentiles, histogram};
 use crate::apply;
 use crate::loads::SustainSearch;
 use crate::modes::deferral;
@@ -90,7 +93,7 @@ impl RawRrMode {
     }
 }
 
-/// What to run.
+/// One row of what to run.
 #[derive(Clone, Debug)]
 pub struct RawRrConfig {
     /// Raw ports on a link of the engine, or AF_XDP sockets on the kernel.
@@ -124,6 +127,9 @@ pub struct RawRr {
     pub cpus: Vec<usize>,
     /// From intended send to reply.
     pub latency: Option<Percentiles>,
+    /// What they are taken from.
+    #[serde(skip)]
+    histogram: Histogram<u64>,
     /// Time that the client spent in its receive calls.
     pub receive_calls: PowerHistogram,
     /// Requests without a reply.
@@ -180,22 +186,46 @@ impl RigPlaces {
     }
 }
 
-/// Runs one experiment.
+/// Runs experiments, each with its rows, which are compared.
 ///
 /// # Errors
-/// The engine did not start; a machine with too few processors is a refused result, not an error.
-pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
-    // Whoever finds CPUs for a mode that the kernel does not have has found them in vain.
-    if config.backend == Backend::Kernel
-        && config.mode == RawRrMode::ThreadedBusyPoll
-        && let Some(why) = kernel::why_not(config.mode)?
-    {
-        return Ok(config.refused(why));
+/// The engine did not start, or it was interrupted; a machine with too few processors is a refused row, not an error.
+pub fn raw_rr(
+    experiments: &[Vec<RawRrConfig>],
+    runs: u32,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<RawRr>> {
+    let names = |configs: &Vec<RawRrConfig>| configs.iter().map(RawRrConfig::name).collect();
+    let used = napier_runtime::available_cpus();
+    let blocks = Blocks::of_engine(experiments.iter().map(names).collect(), &[Metric::P50, Metric::P99], runs, &used)
+        .in_kernel(experiments.iter().flatten().any(|config| config.backend == Backend::Kernel));
+    let found = blocks.run(interrupted, progress, |block, at| {
+        let config = &experiments[block][at];
+        let run = once(config)?;
+        let (latency, answered) = (latencies(&run.histogram), run.answered_in_time);
+        Ok(RowSlice { latency, answered, window: config.length, cpu: Duration::ZERO, run })
+    })?;
+    let mut all = compared(found, |block, at, row| experiments[block][at].together(row));
+    let mut from = 0;
+    for (configs, decided) in experiments.iter().zip(&mut all.decided) {
+        let rows = &all.rows[from..from + configs.len()];
+        decided.without(|at| rows[at].overloaded);
+        if experiments.len() > 1 {
+            decided.block = configs.first().map(RawRrConfig::experiment).unwrap_or_default();
+        }
+        from += configs.len();
     }
-    let places = match RigPlaces::choose(config.mode, config.oversubscribe) {
-        Ok(places) => places,
-        Err(refused) => return Ok(config.refused(refused)),
-    };
+    Ok(all)
+}
+
+/// Runs a row once.
+fn once(config: &RawRrConfig) -> Result<RawRr, Stopped> {
+    // CPUs for a mode that the kernel does not have would be found in vain.
+    if config.backend == Backend::Kernel && config.mode == RawRrMode::ThreadedBusyPoll {
+        kernel::has(config.mode)?;
+    }
+    let places = RigPlaces::choose(config.mode, config.oversubscribe).map_err(Stopped::Refused)?;
     if config.backend == Backend::Kernel {
         return kernel::run(config, &places);
     }
@@ -217,17 +247,49 @@ pub fn raw_rr(config: &RawRrConfig) -> anyhow::Result<RawRr> {
 }
 
 impl RawRrConfig {
+    fn name(&self) -> String {
+        format!("{}/{}", self.backend, self.mode.name())
+    }
+
+    /// What is the same for all rows that are compared, such as `32.0 Kpkt/s + 30 us delay`.
+    #[must_use]
+    pub fn experiment(&self) -> String {
+        let rate = 1e-3 / self.period.as_secs_f64().max(1e-12);
+        format!("{rate:.1} Kpkt/s + {} us delay", self.delay.as_micros())
+    }
+
+    /// A row of all its runs.
+    fn together(&self, row: BlockRow<RawRr>) -> RawRr {
+        let count = u64::from(row.count());
+        let mut runs = row.runs.into_iter();
+        let Some(mut all) = runs.next() else { return self.refused(row.refused.unwrap_or_default()) };
+        for run in runs {
+            all.histogram.add(run.histogram).expect("the bounds are the same");
+            all.receive_calls.merge(&run.receive_calls);
+            all.lost += run.lost;
+            all.due += run.due;
+            all.answered_in_time += run.answered_in_time;
+            all.softirq_wakes_per_s = all.softirq_wakes_per_s.zip(run.softirq_wakes_per_s).map(|(a, b)| a + b);
+        }
+        all.latency = (!all.histogram.is_empty()).then(|| Percentiles::of(&all.histogram));
+        all.overloaded = is_overload(all.due, all.answered_in_time, count);
+        #[expect(clippy::cast_precision_loss, reason = "a mean")]
+        {
+            all.softirq_wakes_per_s = all.softirq_wakes_per_s.map(|sum| sum / count as f64);
+        }
+        all
+    }
+
     fn measured(&self, places: &RigPlaces, outcome: EndOutcome, sent: u64) -> RawRr {
         let due = self.requests_due();
         RawRr {
             sender_thread: places.sender.is_some(),
             cpus: places.list(),
-            latency: (!outcome.latency.is_empty()).then(|| Percentiles::of(&outcome.latency)),
+            histogram: outcome.latency,
             receive_calls: outcome.receive_calls,
             lost: sent - outcome.replies,
             due,
             answered_in_time: outcome.in_time,
-            overloaded: is_overload(due, outcome.in_time),
             ..self.empty()
         }
     }
@@ -245,6 +307,7 @@ impl RawRrConfig {
             sender_thread: false,
             cpus: Vec::new(),
             latency: None,
+            histogram: histogram(),
             receive_calls: PowerHistogram::default(),
             lost: 0,
             due: 0,
@@ -263,11 +326,11 @@ impl RawRrConfig {
 }
 
 /// Whether too few were answered in time, as in `compare`.
-fn is_overload(due: u64, answered_in_time: u64) -> bool {
+fn is_overload(due: u64, answered_in_time: u64, runs: u64) -> bool {
     let late = due.saturating_sub(answered_in_time);
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     let sustained = answered_in_time as f64 >= SustainSearch::ACHIEVED_MIN * due as f64;
-    !sustained && late > ON_THEIR_WAY
+    !sustained && late > ON_THEIR_WAY * runs
 }
 
 fn softirq_wakes(pair: &Pair) -> u64 {
@@ -303,7 +366,7 @@ mod tests {
             length,
             oversubscribe: true,
         };
-        let row = raw_rr(&config).unwrap();
+        let row = &raw_rr(&[vec![config]], 1, &AtomicBool::new(false), &mut |_| {}).unwrap().rows[0];
         assert_eq!(row.due, 299);
         assert!(row.overloaded && row.answered_in_time <= 151, "{row:?}");
     }
@@ -313,7 +376,7 @@ mod tests {
         for (due, in_time, overloaded) in
             [(0, 0, false), (100, 90, false), (100, 89, true), (12_000, 11_880, false), (12_000, 11_879, true)]
         {
-            assert_eq!(is_overload(due, in_time), overloaded, "{in_time} of {due}");
+            assert_eq!(is_overload(due, in_time, 1), overloaded, "{in_time} of {due}");
         }
     }
 }

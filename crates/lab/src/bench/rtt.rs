@@ -5,6 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::rounds::{RowSlice, latencies};
 use super::stat::Spread;
 
 /// Bytes of an experiment's frame: the smallest that Ethernet carries.
@@ -48,10 +49,10 @@ impl Percentiles {
         }
     }
 
-    /// A figure over runs.
+    /// A quantile over runs, in ns.
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    pub(crate) fn spread(runs: &[Self], of: fn(&Self) -> u64) -> Spread {
-        Spread::of(&runs.iter().map(|run| of(run) as f64).collect::<Vec<_>>())
+    pub(super) fn spread(runs: &[Histogram<u64>], quantile: f64) -> Spread {
+        Spread::of(&runs.iter().map(|run| run.value_at_quantile(quantile) as f64).collect::<Vec<_>>())
     }
 }
 
@@ -64,11 +65,15 @@ pub(crate) fn ping(
     now_ns: impl Fn() -> u64,
     mut ask: impl FnMut() -> anyhow::Result<()>,
     mut take: impl FnMut() -> anyhow::Result<bool>,
-) -> anyhow::Result<Percentiles> {
+) -> anyhow::Result<RowSlice<Histogram<u64>>> {
     let mut histogram = histogram();
     let answer_max_ns = u64::try_from(answer_max.as_nanos()).unwrap_or(u64::MAX);
+    let mut begun_ns = now_ns();
     for round_trip in 0..round_trips + warm_up {
         let sent_ns = now_ns();
+        if round_trip == warm_up {
+            begun_ns = sent_ns;
+        }
         ask()?;
         while !take()? {
             anyhow::ensure!(now_ns() - sent_ns < answer_max_ns, "no answer within {answer_max:?}");
@@ -77,7 +82,9 @@ pub(crate) fn ping(
             histogram.saturating_record(now_ns() - sent_ns);
         }
     }
-    Ok(Percentiles::of(&histogram))
+    let window = Duration::from_nanos(now_ns() - begun_ns);
+    let (latency, answered) = (latencies(&histogram), histogram.len());
+    Ok(RowSlice { latency, answered, window, cpu: Duration::ZERO, run: histogram })
 }
 
 /// Writes a frame that carries `stamp_ns`.

@@ -23,6 +23,20 @@ impl Spread {
         Self { median, min, max }
     }
 
+    /// The median with as many digits as the size deserves.
+    #[must_use]
+    pub fn median_shown(self) -> String {
+        format!("{:.*}", self.digits(), self.median)
+    }
+
+    fn digits(self) -> usize {
+        match self.median {
+            small if small < 10.0 => 2,
+            middling if middling < 100.0 => 1,
+            _ => 0,
+        }
+    }
+
     /// In another unit: every figure times `factor`.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
@@ -33,11 +47,7 @@ impl Spread {
 /// `median [min-max]` with as many digits as the size deserves.
 impl std::fmt::Display for Spread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digits = match self.median {
-            small if small < 10.0 => 2,
-            middling if middling < 100.0 => 1,
-            _ => 0,
-        };
+        let digits = self.digits();
         f.pad(&format!("{:.digits$} [{:.digits$}-{:.digits$}]", self.median, self.min, self.max))
     }
 }

@@ -7,12 +7,14 @@
 use std::sync::atomic::AtomicBool;
 
 use napier_kv::service::Service;
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::flows::{Ask, Case, ClientOutcome, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
+use super::rounds::Compared;
 use crate::cpus::CpuLayout;
 use crate::loads::{Load, SustainSearch};
-use crate::subject::Backend;
+use crate::subject::{Backend, Subject};
 
 /// Most connections, which is the most operations in hand.
 pub const STORAGE_CONNECTIONS_MAX: u32 = super::TCP_CONNECTIONS_MAX;
@@ -89,7 +91,7 @@ pub struct Storage {
     pub answered_in_time: u64,
     /// Of them, those without an answer a second after the last was due.
     pub lost: u64,
-    /// Less than 99 % were answered in time in one of the runs: the latency is that of a queue that grows with the length of a run.
+    /// Less than 99 % were answered in time: the latency is that of a queue that grows with the length of a run.
     pub overloaded: bool,
     /// Runs behind the figures.
     pub runs: u32,
@@ -107,22 +109,27 @@ pub fn storage(
     config: &StorageConfig,
     interrupted: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> anyhow::Result<Vec<Storage>> {
+) -> anyhow::Result<Compared<Storage>> {
     let common = &config.flows_config;
-    let cells = config.sizes.iter().flat_map(|&bytes| {
-        common.subjects.iter().map(move |&subject| {
-            let ask = Ask::Store { bytes, read_pct: config.read_pct, seed: config.seed };
-            let (mode, connections, service) = (subject.mode, config.connections, Some(config.service.clone()));
-            let load = Load::Rps(config.rate.max(1));
-            (
-                bytes,
-                FlowCell::new(common, subject, Case { mode, connections, ask, service, load, length: common.length }),
-            )
-        })
-    });
-    let (sizes, mut cells): (Vec<u32>, Vec<FlowCell>) = cells.unzip();
-    run_cells(common, &mut cells, interrupted, progress)?;
-    Ok(sizes.into_iter().zip(cells).map(|(bytes, cell)| row(config, bytes, cell)).collect())
+    let cell = |bytes: u32, subject: Subject| {
+        let ask = Ask::Store { bytes, read_pct: config.read_pct, seed: config.seed };
+        let (mode, connections, service) = (subject.mode, config.connections, Some(config.service.clone()));
+        let (load, length) = (Load::Rps(config.rate.max(1)), common.length);
+        FlowCell::new(common, subject, Case { mode, connections, ask, service, load, length })
+    };
+    let block = |bytes: &u32| common.subjects.iter().map(|subject| cell(*bytes, *subject)).collect();
+    let mut cells: Vec<Vec<FlowCell>> = config.sizes.iter().map(block).collect();
+    let mut decided = run_cells(common, &mut cells, &[Metric::P50, Metric::P99], interrupted, progress)?;
+    let mut rows = Vec::new();
+    for ((bytes, cells), decided) in config.sizes.iter().zip(cells).zip(&mut decided) {
+        let own: Vec<Storage> = cells.into_iter().map(|cell| row(config, *bytes, cell)).collect();
+        decided.without(|at| own[at].overloaded);
+        if config.sizes.len() > 1 {
+            decided.block = format!("{bytes} bytes");
+        }
+        rows.extend(own);
+    }
+    Ok(Compared { rows, decided })
 }
 
 fn row(config: &StorageConfig, bytes: u32, cell: FlowCell) -> Storage {
@@ -139,7 +146,7 @@ fn row(config: &StorageConfig, bytes: u32, cell: FlowCell) -> Storage {
         due: sum(|run| run.due),
         answered_in_time: sum(|run| run.in_time),
         lost: sum(|run| run.lost),
-        overloaded: cell.runs.iter().any(|run| is_overload(run.due, run.in_time)),
+        overloaded: is_overload(sum(|run| run.due), sum(|run| run.in_time), cell.runs.len() as u64),
         runs: u32::try_from(cell.runs.len()).expect("as many as were asked for"),
         published: published(&mode, bytes),
         mode,
@@ -149,9 +156,9 @@ fn row(config: &StorageConfig, bytes: u32, cell: FlowCell) -> Storage {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share")]
-fn is_overload(due: u64, in_time: u64) -> bool {
+fn is_overload(due: u64, in_time: u64, runs: u64) -> bool {
     let late = due.saturating_sub(in_time);
-    late > IN_HAND && (in_time as f64) < SustainSearch::ACHIEVED_MIN * due as f64
+    late > IN_HAND * runs && (in_time as f64) < SustainSearch::ACHIEVED_MIN * due as f64
 }
 
 fn published(mode: &str, bytes: u32) -> Option<PublishedFlow> {

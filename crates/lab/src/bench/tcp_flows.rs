@@ -5,12 +5,14 @@
 
 use std::sync::atomic::AtomicBool;
 
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::flows::{Ask, Case, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
+use super::rounds::Compared;
 use crate::cpus::CpuLayout;
 use crate::loads::Load;
-use crate::subject::Backend;
+use crate::subject::{Backend, Subject};
 
 /// Most flows: what fits into the range of ephemeral ports.
 pub const FLOWS_MAX: u32 = super::TCP_CONNECTIONS_MAX;
@@ -83,20 +85,23 @@ pub fn tcp_flows(
     config: &TcpFlowsConfig,
     interrupted: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> anyhow::Result<Vec<TcpFlows>> {
+) -> anyhow::Result<Compared<TcpFlows>> {
     let common = &config.flows_config;
-    let mut cells = Vec::new();
-    for &response in &config.response_bytes {
-        for &subject in &common.subjects {
-            let ask = Ask::Echo { request: config.request_bytes as usize, response: response as usize };
-            let (mode, connections, length) = (subject.mode, config.flows, common.length);
-            let case = Case { mode, connections, ask, service: None, load: Load::Max, length };
-            cells.push((response, FlowCell::new(common, subject, case)));
-        }
+    let cell = |response: u32, subject: Subject| {
+        let ask = Ask::Echo { request: config.request_bytes as usize, response: response as usize };
+        let (mode, connections, length) = (subject.mode, config.flows, common.length);
+        FlowCell::new(common, subject, Case { mode, connections, ask, service: None, load: Load::Max, length })
+    };
+    let block = |response: &u32| common.subjects.iter().map(|subject| cell(*response, *subject)).collect();
+    let mut cells: Vec<Vec<FlowCell>> = config.response_bytes.iter().map(block).collect();
+    let mut decided = run_cells(common, &mut cells, &[Metric::P99, Metric::Throughput], interrupted, progress)?;
+    if decided.len() > 1 {
+        let names = config.response_bytes.iter().map(|bytes| format!("responses of {bytes} bytes"));
+        decided.iter_mut().zip(names).for_each(|(decided, name)| decided.block = name);
     }
-    let (responses, mut cells): (Vec<u32>, Vec<FlowCell>) = cells.into_iter().unzip();
-    run_cells(common, &mut cells, interrupted, progress)?;
-    let rows = responses.into_iter().zip(cells).map(|(response_bytes, cell)| TcpFlows {
+    let cells =
+        config.response_bytes.iter().zip(cells).flat_map(|(bytes, cells)| cells.into_iter().map(|cell| (*bytes, cell)));
+    let rows = cells.map(|(response_bytes, cell)| TcpFlows {
         backend: cell.subject.backend,
         mode: cell.subject.mode.to_string(),
         flows: config.flows,
@@ -108,7 +113,7 @@ pub fn tcp_flows(
         published: published(&cell.subject.mode.to_string(), config.request_bytes, response_bytes),
         refused: cell.refused,
     });
-    Ok(rows.collect())
+    Ok(Compared { rows: rows.collect(), decided })
 }
 
 /// The published row; 1M stands for its "1MB".

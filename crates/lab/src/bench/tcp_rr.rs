@@ -7,19 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hdrhistogram::Histogram;
 use napier_core::control::plan::apply;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::EngineSink;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{TcpListener, TcpStream};
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::instructions::{self, Job};
+use super::pin::EndCpus;
+use super::rounds::{BenchDecided, Blocks, RowSlice, compared, two_cpus};
 use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use super::udp_rr::UdpMode;
 use crate::modes::busy_socket;
 use crate::pair::{Pair, TESTED_IP};
+use crate::wrap::counted;
 
 /// Port of the server.
 const PORT: u16 = 9001;
@@ -81,57 +86,67 @@ pub struct TcpRrTables {
     pub round_trips: Vec<TcpRr>,
     /// On one thread.
     pub costs: Vec<TcpCost>,
+    /// What was decided: of the modes for each number of connections, and of the rows of one thread.
+    #[serde(skip)]
+    pub decided: Vec<BenchDecided>,
 }
 
 /// Measures every mode with every number of connections, in turn.
 ///
 /// # Errors
 /// Fewer than two processors, too many connections, or the engine did not start.
-pub fn tcp_rr(config: &TcpRrConfig) -> anyhow::Result<TcpRrTables> {
-    let cpus = napier_runtime::available_cpus();
-    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each program polls or sleeps on its own");
+pub fn tcp_rr(
+    config: &TcpRrConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<TcpRrTables> {
+    let cpus = two_cpus()?;
     let most = TCP_CONNECTIONS_MAX;
     anyhow::ensure!(config.connections.iter().all(|n| (1..=most).contains(n)), "connections must be 1 to {most}");
     let between_programs = if config.round_trip_table { &*config.connections } else { &[] };
-    let cells: Vec<(UdpMode, u32)> =
-        between_programs.iter().flat_map(|n| UdpMode::ALL.map(|mode| (mode, *n))).collect();
-    let runs_each = config.runs.max(1);
-    let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); cells.len()];
-    let loads: Vec<TcpLoad> = config.connections.iter().flat_map(|n| TcpLoad::all(*n, &config.in_flight)).collect();
-    let mut costs: Vec<Vec<f64>> = vec![Vec::new(); loads.len()];
-    for _ in 0..runs_each {
-        for (&(mode, connections), runs) in cells.iter().zip(&mut runs) {
-            let run = run(mode, connections, config.round_trips, cpus[0], cpus[1]);
-            runs.push(run.with_context(|| mode.name())?);
-        }
-        for (load, costs) in loads.iter().zip(&mut costs) {
-            costs.push(cost(*load, config.round_trips)?);
-        }
-    }
-    let rows = cells.iter().zip(&runs).map(|(&(mode, connections), runs)| TcpRr {
-        mode,
-        connections,
-        p50_ns: Percentiles::spread(runs, |run| run.p50_ns),
-        p99_ns: Percentiles::spread(runs, |run| run.p99_ns),
-        runs: runs_each,
+    let both = cpus.both();
+    let modes: Vec<String> = UdpMode::ALL.map(|mode| mode.name().to_owned()).into();
+    let found = Blocks::of_engine(vec![modes; between_programs.len()], &[Metric::P50, Metric::P99], config.runs, &both)
+        .run(interrupted, progress, |block, at| {
+            Ok(run(UdpMode::ALL[at], between_programs[block], config.round_trips, cpus)?)
+        })?;
+    let mut round_trips = compared(found, |block, at, row| TcpRr {
+        mode: UdpMode::ALL[at],
+        connections: between_programs[block],
+        p50_ns: Percentiles::spread(&row.runs, 0.5),
+        p99_ns: Percentiles::spread(&row.runs, 0.99),
+        runs: row.count(),
     });
-    let round_trips = rows.collect();
-    let mut rows = Vec::new();
-    for (&load, costs) in loads.iter().zip(&costs) {
-        let instructions_per_request = if config.instructions { instructions(load)? } else { None };
-        let TcpLoad { connections, in_flight } = load;
-        rows.push(TcpCost { connections, in_flight, ns_per_request: Spread::of(costs), instructions_per_request });
+    if between_programs.len() > 1 {
+        let names = between_programs.iter().map(|connections| counted(*connections, "connection"));
+        round_trips.decided.iter_mut().zip(names).for_each(|(decided, name)| decided.block = name);
     }
-    Ok(TcpRrTables { round_trips, costs: rows })
+    let loads: Vec<TcpLoad> = config.connections.iter().flat_map(|n| TcpLoad::all(*n, &config.in_flight)).collect();
+    let name = |load: &TcpLoad| {
+        format!("one thread, {}, {} in flight", counted(load.connections, "connection"), load.in_flight)
+    };
+    let found = Blocks::of_engine(vec![loads.iter().map(name).collect()], &[Metric::Throughput], config.runs, &both)
+        .run(interrupted, progress, |_, at| Ok(cost(loads[at], config.round_trips)?))?;
+    let mut instructions_of = Vec::new();
+    for load in &loads {
+        instructions_of.push(if config.instructions { instructions(*load)? } else { None });
+    }
+    let costs = compared(found, |_, at, row| TcpCost {
+        connections: loads[at].connections,
+        in_flight: loads[at].in_flight,
+        ns_per_request: Spread::of(&row.runs),
+        instructions_per_request: instructions_of[at],
+    });
+    let decided = round_trips.decided.into_iter().chain(costs.decided).collect();
+    Ok(TcpRrTables { round_trips: round_trips.rows, costs: costs.rows, decided })
 }
 
 fn run(
     mode: UdpMode,
     connections: u32,
     round_trips: u32,
-    client_cpu: usize,
-    server_cpu: usize,
-) -> anyhow::Result<Percentiles> {
+    EndCpus { client: client_cpu, server: server_cpu }: EndCpus,
+) -> anyhow::Result<RowSlice<Histogram<u64>>> {
     let pair = Pair::new(&LinkConfig::default(), &[server_cpu], &[client_cpu])?;
     let (clients, servers) = connect(&pair, connections)?;
     if mode.polls() {
@@ -169,7 +184,7 @@ fn run(
     })
 }
 
-fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
+fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<RowSlice<Histogram<u64>>> {
     let count = end.streams.len();
     // Every connection is used before it counts.
     let warm_up = (round_trips / 10).max(u32::try_from(count).expect("at most TCP_CONNECTIONS_MAX"));
@@ -255,7 +270,7 @@ impl TcpLoad {
 }
 
 /// ns of a request and its response, both ends on this thread.
-fn cost(load: TcpLoad, requests: u32) -> anyhow::Result<f64> {
+fn cost(load: TcpLoad, requests: u32) -> anyhow::Result<RowSlice<f64>> {
     let cpu = napier_runtime::available_cpus()[0];
     let pair = Pair::new(&LinkConfig::default(), &[cpu], &[cpu])?;
     let (clients, servers) = connect(&pair, load.connections)?;
@@ -282,8 +297,9 @@ fn cost(load: TcpLoad, requests: u32) -> anyhow::Result<f64> {
             left -= count;
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
-    Ok((pair.engine.now_ns() - begun) as f64 / f64::from(requests))
+    let window = Duration::from_nanos(pair.engine.now_ns() - begun);
+    let run = window.as_secs_f64() * 1e9 / f64::from(requests);
+    Ok(RowSlice { latency: Default::default(), answered: requests.into(), window, cpu: window, run })
 }
 
 #[inline(never)]

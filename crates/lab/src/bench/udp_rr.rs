@@ -6,15 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hdrhistogram::Histogram;
 use napier_core::control::plan::{Plan, apply};
 use napier_runtime::capture::{CaptureConfig, CaptureStats};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::{Engine, EngineSink};
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{NetNs, UdpSocket};
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::pin::EndCpus;
+use super::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
 use super::rtt::{self, ANSWER_MAX, Percentiles};
 use super::stat::Spread;
 use crate::modes::{busy_context, busy_socket};
@@ -109,31 +112,35 @@ pub struct UdpRr {
 ///
 /// # Errors
 /// Fewer than two processors, or the engine did not start.
-pub fn udp_rr(config: &UdpRrConfig) -> anyhow::Result<Vec<UdpRr>> {
-    let cpus = napier_runtime::available_cpus();
-    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each program polls or sleeps on its own");
-    let mut runs: Vec<Vec<Percentiles>> = vec![Vec::new(); UdpMode::ALL.len()];
+pub fn udp_rr(
+    config: &UdpRrConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<UdpRr>> {
+    let cpus = two_cpus()?;
     let mut captured = [CaptureStats::default(); UdpMode::ALL.len()];
     let mut capture = config.pcapng.as_ref().map(CaptureConfig::new);
-    for _ in 0..config.runs.max(1) {
-        for (at, mode) in UdpMode::ALL.into_iter().enumerate() {
-            let cpus = EndCpus { client: cpus[0], server: cpus[1] };
-            let (figures, stats) =
-                run(mode, config.round_trips, cpus, capture.as_ref()).with_context(|| mode.name())?;
-            runs[at].push(figures);
-            captured[at].written += stats.written;
-            captured[at].dropped += stats.dropped;
-            capture.iter_mut().for_each(|config| config.append = true);
-        }
-    }
-    let rows = UdpMode::ALL.into_iter().zip(&runs).zip(&captured).map(|((mode, runs), captured)| UdpRr {
-        mode,
-        p50_ns: Percentiles::spread(runs, |run| run.p50_ns),
-        p99_ns: Percentiles::spread(runs, |run| run.p99_ns),
-        runs: config.runs.max(1),
-        captured: config.pcapng.is_some().then_some((captured.written, captured.dropped)),
-    });
-    Ok(rows.collect())
+    let used = cpus.both();
+    let blocks = Blocks::of_engine(
+        vec![UdpMode::ALL.map(|mode| mode.name().to_owned()).into()],
+        &[Metric::P50, Metric::P99],
+        config.runs,
+        &used,
+    );
+    let found = blocks.run(interrupted, progress, |_, at| {
+        let (slice, stats) = run(UdpMode::ALL[at], config.round_trips, cpus, capture.as_ref())?;
+        captured[at].written += stats.written;
+        captured[at].dropped += stats.dropped;
+        capture.iter_mut().for_each(|config| config.append = true);
+        Ok(slice)
+    })?;
+    Ok(compared(found, |_, at, row| UdpRr {
+        mode: UdpMode::ALL[at],
+        p50_ns: Percentiles::spread(&row.runs, 0.5),
+        p99_ns: Percentiles::spread(&row.runs, 0.99),
+        runs: row.count(),
+        captured: config.pcapng.is_some().then_some((captured[at].written, captured[at].dropped)),
+    }))
 }
 
 fn run(
@@ -141,7 +148,7 @@ fn run(
     round_trips: u32,
     cpus: EndCpus,
     capture: Option<&CaptureConfig>,
-) -> anyhow::Result<(Percentiles, CaptureStats)> {
+) -> anyhow::Result<(RowSlice<Histogram<u64>>, CaptureStats)> {
     let pair = Pair::new(&LinkConfig::default(), &[cpus.server], &[cpus.client])?;
     let capture = capture.map(|config| pair.tested.capture(config)).transpose()?;
     if mode.polls() {
@@ -176,7 +183,7 @@ fn run(
     Ok((measured, captured.unwrap_or_default()))
 }
 
-fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<Percentiles> {
+fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<RowSlice<Histogram<u64>>> {
     let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; 64]);
     let ask = || {
         end.socket.send(&payload)?;

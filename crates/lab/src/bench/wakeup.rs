@@ -4,6 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use napier_core::control::plan::Write;
 use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_core::frames::Template;
@@ -11,8 +12,10 @@ use napier_runtime::device::LinkConfig;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
+use napier_verdict::Metric;
 use serde::{Deserialize, Serialize};
 
+use super::rounds::{Blocks, Compared, RowSlice, compared, latencies, together, two_cpus};
 use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
 use crate::apply::writes_on_device;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
@@ -96,11 +99,36 @@ pub struct Wakeup {
 ///
 /// # Errors
 /// There is only one processor, the engine did not start, or a packet was not received.
-pub fn wakeup(config: &WakeupConfig) -> anyhow::Result<Vec<Wakeup>> {
-    let cpus = napier_runtime::available_cpus();
-    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: the waker must not be in the way");
-    WakeContext::ALL.into_iter().map(|context| measure(context, config, cpus[0], cpus[1])).collect()
+pub fn wakeup(
+    config: &WakeupConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<Wakeup>> {
+    let cpus = two_cpus()?;
+    let used = cpus.both();
+    let blocks = Blocks::of_engine(
+        vec![WakeContext::ALL.map(|context| context.name().to_owned()).into()],
+        &[Metric::P50],
+        ROUNDS.min(config.samples),
+        &used,
+    );
+    let samples = config.samples.div_ceil(ROUNDS.min(config.samples).max(1));
+    let config = WakeupConfig { samples, ..config.clone() };
+    let found = blocks
+        .run(interrupted, progress, |_, at| Ok(measure(WakeContext::ALL[at], &config, cpus.client, cpus.server)?))?;
+    Ok(compared(found, |_, at, row| Wakeup {
+        context: WakeContext::ALL[at],
+        gap_ns: u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX),
+        latency: Percentiles::of(&together(row.runs.iter().map(|(latency, _)| latency))),
+        sender: Percentiles::of(&together(row.runs.iter().map(|(_, sender)| sender))),
+    }))
 }
+
+/// Slices of each context; samples are as many in each.
+const ROUNDS: u32 = 20;
+
+/// Of a slice: latencies, and what the sender paid.
+type WakeupRun = (Histogram<u64>, Histogram<u64>);
 
 /// What a woken program tells the sender: when it ran, or 0.
 #[derive(Default)]
@@ -109,7 +137,12 @@ struct Woken {
     stop: AtomicBool,
 }
 
-fn measure(context: WakeContext, config: &WakeupConfig, sender_cpu: usize, woken_cpu: usize) -> anyhow::Result<Wakeup> {
+fn measure(
+    context: WakeContext,
+    config: &WakeupConfig,
+    sender_cpu: usize,
+    woken_cpu: usize,
+) -> anyhow::Result<RowSlice<WakeupRun>> {
     let pair = Pair::new(&LinkConfig::default(), &[woken_cpu], &[sender_cpu])?;
     pair.never_interrupt(&pair.peer)?;
     pair.engine.set_thread_affinity(pair.tested.napi_id(0), woken_cpu)?;
@@ -143,9 +176,8 @@ fn measure(context: WakeContext, config: &WakeupConfig, sender_cpu: usize, woken
             }
         };
         woken.stop.store(true, Ordering::Release);
-        let (latency, sender) = outcome?;
-        let gap_ns = u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Wakeup { context, gap_ns, latency, sender })
+        let (run, window) = outcome?;
+        Ok(RowSlice { latency: latencies(&run.0), answered: run.0.len(), window, cpu: Duration::ZERO, run })
     })
 }
 
@@ -156,7 +188,7 @@ fn sample(
     source: &RawPort,
     woken: &Woken,
     port: Option<&RawPort>,
-) -> anyhow::Result<(Percentiles, Percentiles)> {
+) -> anyhow::Result<(WakeupRun, Duration)> {
     let (mut latency, mut sender) = (histogram(), histogram());
     let template = Template::new(
         pair.peer.mac(),
@@ -167,6 +199,7 @@ fn sample(
     let clock = || pair.engine.now_ns();
     let gap_ns = u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX);
     let warm_up = config.samples / 10;
+    let begun_ns = clock();
     for sample in 0..config.samples + warm_up {
         let idle_until_ns = clock() + gap_ns;
         while clock() < idle_until_ns {
@@ -201,7 +234,7 @@ fn sample(
             sender.saturating_record(rung_ns - sent_ns);
         }
     }
-    Ok((Percentiles::of(&latency), Percentiles::of(&sender)))
+    Ok(((latency, sender), Duration::from_nanos(clock() - begun_ns)))
 }
 
 fn blocked_port(pair: &Pair, port: &RawPort, cpu: usize, woken: &Woken) {

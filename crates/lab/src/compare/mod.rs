@@ -45,4 +45,5 @@ pub use crate::host::{commit, host_and_commit};
 pub use asked::AskedModes;
 pub use config::{CompareConfig, OnConfig, SimConfig};
 pub use kernel::program::{ProgramConfig, Speaks, init};
+pub(crate) use machine::Outside;
 pub use run::compare;

@@ -10,7 +10,8 @@ const WORDS_MIN: usize = 12;
 
 /// The sheet in lines of at most `width` columns: the answer, what to type next, the tables, the notes. Where a table is wider, columns go, and
 /// a note says which; one of which no column may go is as wide as it is.
-pub(crate) fn text(sheet: &Sheet, width: usize) -> String {
+#[must_use]
+pub fn text(sheet: &Sheet, width: usize) -> String {
     let mut page = Page { text: String::new(), width };
     let answer = &sheet.answer;
     page.words("", &answer.asked);

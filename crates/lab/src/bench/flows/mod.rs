@@ -9,11 +9,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use napier_kv::service::{Service, ServiceStream};
+use napier_verdict::Metric;
 use serde::Serialize;
 
 pub(super) use self::client::{Ask, ClientOutcome};
 use self::server::Job;
 pub use self::wire::MESSAGE_BYTES_MAX;
+use super::rounds::{BenchDecided, Blocks, RowSlice, Stopped, latencies};
 use super::stat::Spread;
 use crate::cpus::CpuLayout;
 use crate::loads::Load;
@@ -32,19 +34,6 @@ pub(super) struct Case {
     pub(super) service: Option<Service>,
     pub(super) load: Load,
     pub(super) length: Duration,
-}
-
-/// Why there is no outcome.
-pub(super) enum Stopped {
-    /// It cannot be run here; in words for a user.
-    Refused(String),
-    Failed(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Stopped {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
 }
 
 impl Case {
@@ -187,35 +176,49 @@ impl FlowCell {
         Self { subject, case, cpus: cpus.ok(), runs: Vec::new(), refused }
     }
 
-    /// A row has figures of all its runs, or none.
-    fn refuse(&mut self, why: String) {
-        self.runs.clear();
-        self.refused = Some(why);
-    }
-
     pub(super) fn figures(&self) -> Option<FlowFigures> {
         FlowFigures::of(&self.runs)
     }
 }
 
-/// Runs all rows in turn, so often. `progress` is told which row runs, in which run from 1.
+/// Runs all rows, in rounds of random order: those of a block are compared by `metrics`. What was decided of each block.
 pub(super) fn run_cells(
     config: &FlowsConfig,
-    cells: &mut [FlowCell],
+    cells: &mut [Vec<FlowCell>],
+    metrics: &[Metric],
     interrupted: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> anyhow::Result<()> {
-    for run in 0..config.runs.max(1) {
-        for cell in cells.iter_mut().filter(|cell| cell.refused.is_none()) {
-            let Some(cpus) = &cell.cpus else { continue };
-            progress(&format!("{}, run {} of {}", cell.subject.name(true), run + 1, config.runs));
-            match cell.case.run(cell.subject.backend, cpus, interrupted) {
-                Ok(outcome) => cell.runs.push(outcome),
-                Err(Stopped::Refused(why)) => cell.refuse(why),
-                Err(Stopped::Failed(error)) if error.is::<client::TooSlow>() => cell.refuse(error.to_string()),
-                Err(Stopped::Failed(error)) => return Err(error.context(cell.subject.name(true))),
-            }
+) -> anyhow::Result<Vec<BenchDecided>> {
+    let in_kernel = cells.iter().flatten().any(|cell| cell.subject.backend == Backend::Kernel);
+    let name = |cell: &FlowCell| cell.subject.name(in_kernel);
+    let names = cells.iter().map(|block| block.iter().map(name).collect()).collect();
+    let used = napier_runtime::available_cpus();
+    let blocks = Blocks::of_engine(names, metrics, config.runs, &used).in_kernel(in_kernel);
+    let found = blocks.run(interrupted, progress, |block, at| {
+        let cell = &cells[block][at];
+        let cpus = match (&cell.cpus, &cell.refused) {
+            (_, Some(why)) => return Err(Stopped::Refused(why.clone())),
+            (Some(cpus), None) => cpus,
+            (None, None) => unreachable!("without CPUs it is refused"),
+        };
+        match cell.case.run(cell.subject.backend, cpus, interrupted) {
+            Ok(run) => Ok(RowSlice {
+                latency: latencies(&run.latency),
+                answered: run.answered,
+                window: run.counted,
+                cpu: Duration::ZERO,
+                run,
+            }),
+            Err(Stopped::Failed(error)) if error.is::<client::TooSlow>() => Err(Stopped::Refused(error.to_string())),
+            Err(other) => Err(other),
         }
+    })?;
+    let mut decided = Vec::new();
+    for (block, found) in cells.iter_mut().zip(found) {
+        for (cell, row) in block.iter_mut().zip(found.rows) {
+            (cell.runs, cell.refused) = (row.runs, row.refused);
+        }
+        decided.push(found.decided);
     }
-    Ok(())
+    Ok(decided)
 }

@@ -5,24 +5,24 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use napier_core::control::plan::{Plan, apply};
+use napier_core::control::plan::Plan;
 use napier_kv::serve::engine::EngineNet;
 use napier_kv::serve::kernel::{KernelNet, KernelStop};
 use napier_kv::serve::net::Net;
-use napier_linux::{EndConfig, KernelSink, Veth, VethConfig, VethEnd};
 use napier_runtime::device::LinkConfig;
 use napier_runtime::event::UserEvent;
 use napier_runtime::socket::TcpStream as EngineStream;
 use napier_sys::sched::pin_current_thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, Pid};
 
+use super::Case;
 use super::client::{self, ClientOutcome};
 use super::server::serve;
-use super::{Case, Stopped};
 use crate::apply;
+use crate::bench::kernel_pair::{put_in_force, veth};
+use crate::bench::rounds::Stopped;
 use crate::cpus::CpuLayout;
-use crate::pair::{PEER_IP, PEER_MAC, Pair, TESTED_IP, TESTED_MAC};
+use crate::pair::{Pair, TESTED_IP};
 use crate::roll_call::{Ready, RollCall};
 
 /// The server's port.
@@ -110,7 +110,8 @@ pub(super) fn on_kernel(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool)
     descriptors_for(case.connections)?;
     let pair = veth(u16::try_from(cpus.workers.len()).expect("bounded by the options"))?;
     let plan = case.mode.plan();
-    put_in_force(pair.left(), &plan, cpus)?;
+    let of_thread = |queue| Some(cpus.poller(queue).unwrap_or(cpus.workers[0]));
+    put_in_force(pair.left(), &plan, of_thread)?;
     let (stop, never) = (KernelStop::new()?, KernelStop::new()?);
     let work = |index: usize, ready: &Ready| -> anyhow::Result<()> {
         pin_current_thread(cpus.workers[index]);
@@ -127,46 +128,6 @@ pub(super) fn on_kernel(case: &Case, cpus: &CpuLayout, interrupted: &AtomicBool)
         client::run(net, streams, case.ask, (case.load, case.length), interrupted)
     };
     Ok(both(cpus.workers.len(), work, client, || stop.raise())?)
-}
-
-/// The server's end is the left one. With receive offload on, and no segments that the sender leaves to the device, packets
-/// go through NAPI instances, which the modes are about.
-fn veth(queues: u16) -> Result<Veth, Stopped> {
-    let left = EndConfig::new("server", TESTED_MAC).address(TESTED_IP.into(), 24);
-    let right = EndConfig::new("client", PEER_MAC).address(PEER_IP.into(), 24);
-    let config = VethConfig { queues, gro: true, tso: false, ..VethConfig::new(left, right) };
-    let made = Veth::new(&config).and_then(|veth| {
-        veth.left().add_neighbour(PEER_IP.into(), PEER_MAC)?;
-        veth.right().add_neighbour(TESTED_IP.into(), TESTED_MAC)?;
-        Ok(veth)
-    });
-    made.map_err(|error| {
-        if error.is_privilege() {
-            let help = "run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN); --backend engine needs no privilege";
-            return Stopped::Refused(format!("no veth pair: {error}: {help}"));
-        }
-        Stopped::Failed(anyhow::Error::new(error).context("a veth pair"))
-    })
-}
-
-/// Applies a mode to the server's end; it goes with its namespace. Threads of instances go to the CPU of their
-/// worker, or of a poller if the mode has them.
-fn put_in_force(end: &VethEnd, plan: &Plan, cpus: &CpuLayout) -> Result<(), Stopped> {
-    let set = end.netns().run(|| {
-        let mut sink = KernelSink::Interface { name: end.name(), ifindex: end.ifindex() };
-        let plan = sink.fit(plan).map_err(|error| error.to_string())?;
-        apply(&mut sink, &plan).map(drop).map_err(|error| error.to_string())
-    });
-    set.map_err(anyhow::Error::new)?.map_err(|why| Stopped::Refused(format!("the kernel refuses: {why}")))?;
-    let threads = end.napis().map_err(anyhow::Error::new)?.into_iter().filter_map(|napi| napi.pid);
-    for (queue, pid) in threads.filter_map(|pid| Pid::from_raw(pid.cast_signed())).enumerate() {
-        let cpu = cpus.poller(queue).unwrap_or(cpus.workers[0]);
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        rustix::thread::sched_setaffinity(Some(pid), &set)
-            .with_context(|| format!("pinning the thread of queue {queue} to CPU {cpu}"))?;
-    }
-    Ok(())
 }
 
 /// Raises the soft limit of descriptors as far as they are needed.

@@ -11,11 +11,11 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use napier_core::control::plan::{Plan, apply};
+use anyhow::ensure;
+use napier_core::control::plan::apply;
 use napier_core::frames::{HEADER_BYTES, Template, udp_payload};
 use napier_linux::socket::{self, BusyOption};
-use napier_linux::{EndConfig, KernelSink, Veth, VethConfig, VethEnd};
+use napier_linux::{KernelSink, Veth, VethEnd};
 use napier_runtime::device::{BareReceiver, BareSender, BareXdp, XdpConfig, XdpFilter, XdpMode};
 use napier_sys::sched::pin_current_thread;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -23,6 +23,8 @@ use rustix::time::Timespec;
 
 use super::programs::{BUSY_READ_US, ClientEnd, EndOutcome, RigShared, STOP_LOOK, client_loop, send_all};
 use super::{RawRr, RawRrConfig, RawRrMode, RigPlaces};
+use crate::bench::kernel_pair::{put_in_force, veth};
+use crate::bench::rounds::Stopped;
 use crate::modes::busy_socket;
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_IP, TESTED_MAC};
 
@@ -45,34 +47,23 @@ struct KernelRig {
     _pair: Veth,
 }
 
-/// Why this kernel does not have a mode, if it does not.
-pub(super) fn why_not(mode: RawRrMode) -> anyhow::Result<Option<String>> {
-    Ok(match veth()? {
-        Ok(pair) => put_in_force(pair.left(), &mode.plan(), None)?.err(),
-        Err(why) => Some(why),
-    })
+/// Whether this kernel has a mode.
+pub(super) fn has(mode: RawRrMode) -> Result<(), Stopped> {
+    put_in_force(veth(1)?.left(), &mode.plan(), |_| None)
 }
 
 /// Runs one experiment.
-pub(super) fn run(config: &RawRrConfig, places: &RigPlaces) -> anyhow::Result<RawRr> {
-    let pair = match veth()? {
-        Ok(pair) => pair,
-        Err(why) => return Ok(config.refused(why)),
-    };
+pub(super) fn run(config: &RawRrConfig, places: &RigPlaces) -> Result<RawRr, Stopped> {
+    let pair = veth(1)?;
     let open = |end: &VethEnd, port| match BareXdp::open(&xdp(end, port)?) {
-        Ok(bare) => Ok(Ok(bare)),
-        Err(error) if error.is_privilege() => Ok(Err(format!("no AF_XDP socket: {error}"))),
-        Err(error) => Err(anyhow::Error::new(error).context("an AF_XDP socket")),
+        Ok(bare) => Ok(bare),
+        Err(error) if error.is_privilege() => Err(Stopped::Refused(format!("no AF_XDP socket: {error}"))),
+        Err(error) => Err(Stopped::Failed(anyhow::Error::new(error).context("an AF_XDP socket"))),
     };
-    let (client, server) = match (open(pair.right(), CLIENT_PORT)?, open(pair.left(), SERVER_PORT)?) {
-        (Ok(client), Ok(server)) => (client, server),
-        (Err(why), _) | (_, Err(why)) => return Ok(config.refused(why)),
-    };
+    let (client, server) = (open(pair.right(), CLIENT_PORT)?, open(pair.left(), SERVER_PORT)?);
     let ends = [(pair.right(), places.pollers.map(|p| p.0)), (pair.left(), places.pollers.map(|p| p.1))];
     for (end, poller) in ends {
-        if let Err(why) = put_in_force(end, &config.mode.plan(), poller)? {
-            return Ok(config.refused(why));
-        }
+        put_in_force(end, &config.mode.plan(), |_| poller)?;
     }
     let needs_pilot = matches!(config.mode, RawRrMode::BusyRead | RawRrMode::BusyReadSeparate);
     let pilots = needs_pilot.then(|| pilots(&pair)).transpose()?;
@@ -89,26 +80,6 @@ fn polled_by(mode: RawRrMode) -> &'static str {
     }
 }
 
-/// With receive offload on, and no segments left to the device, packets for the kernel's sockets go through NAPI too. Why
-/// there is no pair, if a privilege is missing.
-fn veth() -> anyhow::Result<Result<Veth, String>> {
-    let left = EndConfig::new("server", TESTED_MAC).address(TESTED_IP.into(), 24);
-    let right = EndConfig::new("client", PEER_MAC).address(PEER_IP.into(), 24);
-    let made = Veth::new(&VethConfig { gro: true, tso: false, ..VethConfig::new(left, right) }).and_then(|pair| {
-        pair.left().add_neighbour(PEER_IP.into(), PEER_MAC)?;
-        pair.right().add_neighbour(TESTED_IP.into(), TESTED_MAC)?;
-        Ok(pair)
-    });
-    match made {
-        Ok(pair) => Ok(Ok(pair)),
-        Err(error) if error.is_privilege() => {
-            let help = "run it as root (CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)";
-            Ok(Err(format!("no veth pair: {error}: {help}; --backend engine needs no privilege")))
-        }
-        Err(error) => Err(error).context("a veth pair"),
-    }
-}
-
 /// In the driver, for only there packets of an AF_XDP socket pass a NAPI instance of a veth.
 fn xdp(end: &VethEnd, port: u16) -> anyhow::Result<XdpConfig> {
     Ok(XdpConfig {
@@ -117,28 +88,6 @@ fn xdp(end: &VethEnd, port: u16) -> anyhow::Result<XdpConfig> {
         filter: XdpFilter::Ports { addresses: Vec::new(), udp: vec![port..=port], tcp: Vec::new() },
         ..XdpConfig::on(end.name())
     })
-}
-
-/// Why the kernel refuses the mode, if it does; it goes with its namespace.
-fn put_in_force(end: &VethEnd, plan: &Plan, poller: Option<usize>) -> anyhow::Result<Result<(), String>> {
-    let set = end.netns().run(|| {
-        let mut sink = KernelSink::Interface { name: end.name(), ifindex: end.ifindex() };
-        let plan = sink.fit(plan).map_err(|error| error.to_string())?;
-        apply(&mut sink, &plan).map(drop).map_err(|error| error.to_string())
-    })?;
-    if let Err(why) = set {
-        let since = "threaded-busy-poll is there since Linux 6.19, deferral of an instance since 6.13";
-        return Ok(Err(format!("the kernel refuses: {why}; {since}")));
-    }
-    if let Some(cpu) = poller {
-        for pid in end.napis()?.into_iter().filter_map(|napi| napi.pid) {
-            let mut cpus = rustix::thread::CpuSet::new();
-            cpus.set(cpu);
-            let pid = rustix::thread::Pid::from_raw(pid.cast_signed()).context("the id of a NAPI thread")?;
-            rustix::thread::sched_setaffinity(Some(pid), &cpus).context("pinning a NAPI thread")?;
-        }
-    }
-    Ok(Ok(()))
 }
 
 /// A UDP socket at each end that knows its instance, for one packet has come through it.

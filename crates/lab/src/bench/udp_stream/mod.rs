@@ -8,19 +8,23 @@ mod run;
 mod setup;
 mod sockets;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use napier_runtime::tx::{QdiscConfig, TxVariant};
+use napier_verdict::Metric;
 use serde::Serialize;
 
 use self::paths::{AlonePath, MutexPath, PathCounts, QueuePath};
 use self::run::{StreamRun, run};
 use self::setup::StreamSetup;
 use self::sockets::SocketPath;
+use super::rounds::{BenchDecided, Blocks, Compared, RowSlice, compared};
 use super::stat::Spread;
 use super::ticks::TickClock;
 use crate::report::{CpuUse, LockWaits, PowerHistogram};
+use crate::wrap::counted;
 
 /// Most senders of an experiment: ports are counted up from 10000.
 pub const UDP_STREAM_SENDERS_MAX: u32 = 4096;
@@ -151,7 +155,7 @@ pub struct UdpStream {
     pub runs: u32,
     /// Packets per second at the other end.
     pub packets_per_s: Spread,
-    /// Packets per second by those of the first variant in the same round. Absent if that had a round without a packet.
+    /// Packets per second by those of the first variant, and the 95 % interval of that. Absent if that had no packet.
     pub ratio_to_first: Option<Spread>,
     /// Packets that the discipline or its list dropped, as they may, or the other end for want of a frame; all runs.
     pub dropped: u64,
@@ -190,7 +194,11 @@ pub struct UdpStream {
 ///
 /// # Errors
 /// A setting that is none, or the engine did not start.
-pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
+pub fn udp_stream(
+    config: &UdpStreamConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<UdpStream>> {
     let legal = |threads: &u32| (1..=UDP_STREAM_SENDERS_MAX).contains(threads);
     anyhow::ensure!(config.threads.iter().all(legal), "senders are 1 to {UDP_STREAM_SENDERS_MAX}");
     anyhow::ensure!(config.size_bytes <= UDP_STREAM_BYTES_MAX, "a datagram has at most {UDP_STREAM_BYTES_MAX} bytes");
@@ -204,37 +212,57 @@ pub fn udp_stream(config: &UdpStreamConfig) -> anyhow::Result<Vec<UdpStream>> {
     }
     anyhow::ensure!(config.runs > 0 && !config.variants.is_empty(), "give at least one run and one variant");
     let (clock, cpus) = (TickClock::calibrate(), napier_runtime::available_cpus());
-    let mut rows = Vec::new();
-    for &senders in &config.threads {
-        let setup = StreamSetup {
+    let setups: Vec<StreamSetup<'_>> = config
+        .threads
+        .iter()
+        .map(|senders| StreamSetup {
             qdisc: &config.qdisc,
             tx_variant: None,
             xmit: config.xmit,
-            senders,
+            senders: *senders,
             queues: config.queues,
             payload_bytes: config.size_bytes,
             length: config.length,
             cpus: &cpus,
             pin: config.pin,
             clock,
-        };
-        let mut runs: Vec<Vec<StreamRun>> = config.variants.iter().map(|_| Vec::new()).collect();
-        for _ in 0..config.runs {
-            for (variant, runs) in config.variants.iter().zip(&mut runs) {
-                runs.push(variant.run(setup)?);
-            }
+        })
+        .collect();
+    let names: Vec<String> = config.variants.iter().map(|variant| variant.name().to_owned()).collect();
+    let blocks = Blocks::of_engine(vec![names; setups.len()], &[Metric::Throughput], config.runs, &cpus);
+    let found = blocks.run(interrupted, progress, |block, at| {
+        let run = config.variants[at].run(setups[block])?;
+        let (answered, window) = (run.packets, run.wall);
+        Ok(RowSlice { latency: Default::default(), answered, window, cpu: Duration::ZERO, run })
+    })?;
+    let mut all = compared(found, |block, at, runs| row(config.variants[at], setups[block], &runs.runs));
+    for (block, decided) in all.decided.iter_mut().enumerate() {
+        let rows = &mut all.rows[block * config.variants.len()..][..config.variants.len()];
+        for (at, row) in rows.iter_mut().enumerate() {
+            row.ratio_to_first = ratio_to_first(decided, at);
         }
-        rows.extend(config.variants.iter().zip(&runs).map(|(variant, own)| row(*variant, setup, own, &runs[0])));
+        if setups.len() > 1 {
+            decided.block = counted(config.threads[block], "sender");
+        }
     }
-    Ok(rows)
+    Ok(all)
 }
 
-fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun], first: &[StreamRun]) -> UdpStream {
+/// Packets per second over those of the first variant, with its interval.
+fn ratio_to_first(decided: &BenchDecided, at: usize) -> Option<Spread> {
+    if at == 0 {
+        return Some(Spread { median: 1.0, min: 1.0, max: 1.0 });
+    }
+    let ratio = decided.pairs.iter().find(|pair| (pair.a, pair.b) == (0, at))?.ratio?;
+    let or_it = |bound: Option<f64>| bound.unwrap_or(ratio.value);
+    Some(Spread { median: ratio.value, min: or_it(ratio.low), max: or_it(ratio.high) })
+}
+
+fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun]) -> UdpStream {
     let setup = variant.fitted(setup);
     let spread = |of: &dyn Fn(&StreamRun) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
     let rate = |run: &StreamRun| run.packets as f64 / run.wall.as_secs_f64();
     let percentile = |quantile: f64| spread(&|run| run.call_ns.percentile(quantile) as f64);
-    let ratios: Vec<f64> = runs.iter().zip(first).map(|(own, first)| rate(own) / rate(first)).collect();
     let ticks_per_us = setup.clock.ticks(1_000_000) as f64 / 1e3;
     let cycles: Vec<f64> = runs.iter().filter_map(|run| run.cpu.cycles_per_packet(run.packets, ticks_per_us)).collect();
     let mut counts = PathCounts::default();
@@ -251,7 +279,7 @@ fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun], fi
         pinned: setup.pin,
         runs: runs.len() as u32,
         packets_per_s: spread(&rate),
-        ratio_to_first: first.iter().all(|run| run.packets > 0).then(|| Spread::of(&ratios)),
+        ratio_to_first: None,
         dropped: counts.dropped,
         lost: sum(|run| run.lost),
         full_per_packet: sum(|run| run.full) as f64 / sum(|run| run.packets).max(1) as f64,
@@ -298,7 +326,7 @@ mod tests {
 
     #[test]
     fn every_variant_sends_and_loses_nothing() {
-        let rows = udp_stream(&config()).expect("the engine starts");
+        let rows = udp_stream(&config(), &AtomicBool::new(false), &mut |_| {}).expect("the engine starts").rows;
         let seen: Vec<_> = rows.iter().map(|row| row.variant).collect();
         assert_eq!(seen, UdpStreamVariant::ALL);
         for row in &rows {
@@ -322,11 +350,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_run_is_refused() {
-        assert!(udp_stream(&UdpStreamConfig { threads: vec![0], ..config() }).is_err());
-        assert!(udp_stream(&UdpStreamConfig { size_bytes: 1473, ..config() }).is_err());
-        assert!(udp_stream(&UdpStreamConfig { queues: 0, ..config() }).is_err());
-        assert!(udp_stream(&UdpStreamConfig { runs: 0, ..config() }).is_err());
+        let run = |config: UdpStreamConfig| udp_stream(&config, &AtomicBool::new(false), &mut |_| {});
+        assert!(run(UdpStreamConfig { threads: vec![0], ..config() }).is_err());
+        assert!(run(UdpStreamConfig { size_bytes: 1473, ..config() }).is_err());
+        assert!(run(UdpStreamConfig { queues: 0, ..config() }).is_err());
+        assert!(run(UdpStreamConfig { runs: 0, ..config() }).is_err());
         // Nobody can hand over to a discipline that is not there.
-        assert!(udp_stream(&UdpStreamConfig { qdisc: QdiscConfig::Noqueue, ..config() }).is_err());
+        assert!(run(UdpStreamConfig { qdisc: QdiscConfig::Noqueue, ..config() }).is_err());
     }
 }

@@ -36,13 +36,6 @@ fn veth(napi: bool) -> anyhow::Result<Veth> {
     Ok(pair)
 }
 
-/// Two processors: the client's and the server's.
-fn two_cpus() -> anyhow::Result<EndCpus> {
-    let cpus = napier_runtime::available_cpus();
-    anyhow::ensure!(cpus.len() >= 2, "needs 2 CPUs, this process may use 1: each end polls on its own");
-    Ok(EndCpus { client: cpus[0], server: cpus[1] })
-}
-
 /// Everything that comes to an end of a pair.
 fn config_on(end: &VethEnd, way: XdpWay) -> anyhow::Result<XdpConfig> {
     Ok(way.on(XdpConfig {

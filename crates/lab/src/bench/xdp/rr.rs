@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use crate::device::XdpWay;
 use anyhow::Context as _;
+use hdrhistogram::Histogram;
 use napier_core::control::plan::{Plan, apply};
 use napier_linux::{KernelSink, Veth};
 use napier_runtime::engine::EngineSink;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::UdpSocket;
+use napier_verdict::Metric;
 use serde::Serialize;
 
-use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, two_cpus, veth};
+use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, veth};
 use crate::bench::pin::{EndCpus, pin_to};
+use crate::bench::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
 use crate::bench::rtt::{self, FRAME_BYTES, Percentiles, stamp_of, turn_round, write_stamped};
 use crate::bench::stat::Spread;
 use crate::modes::busy_socket;
@@ -94,27 +97,39 @@ pub struct XdpRr {
 ///
 /// # Errors
 /// Fewer than two processors, or a capability is missing (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF`).
-pub fn xdp_rr(config: &XdpRrConfig) -> anyhow::Result<Vec<XdpRr>> {
+pub fn xdp_rr(
+    config: &XdpRrConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<XdpRr>> {
     let cpus = two_cpus()?;
-    let mut runs: Vec<(Vec<Percentiles>, Option<String>)> = vec![(Vec::new(), None); XdpRrPath::ALL.len()];
-    for _ in 0..config.runs.max(1) {
-        for (path, runs) in XdpRrPath::ALL.into_iter().zip(&mut runs) {
-            let measured = run(path, config, cpus).with_context(|| path.name())?;
-            runs.0.push(measured.0);
-            runs.1 = measured.1;
-        }
-    }
-    let rows = XdpRrPath::ALL.into_iter().zip(runs).map(|(path, (runs, af_xdp))| XdpRr {
-        path,
-        af_xdp,
-        p50_ns: Percentiles::spread(&runs, |run| run.p50_ns),
-        p99_ns: Percentiles::spread(&runs, |run| run.p99_ns),
-        runs,
-    });
-    Ok(rows.collect())
+    let used = cpus.both();
+    let blocks = Blocks::of_engine(
+        vec![XdpRrPath::ALL.map(|path| path.name().to_owned()).into()],
+        &[Metric::P50, Metric::P99],
+        config.runs,
+        &used,
+    )
+    .in_kernel(true);
+    let mut in_force = XdpRrPath::ALL.map(|_| None);
+    let found = blocks.run(interrupted, progress, |_, at| {
+        let (slice, af_xdp) = run(XdpRrPath::ALL[at], config, cpus)?;
+        in_force[at] = af_xdp;
+        Ok(slice)
+    })?;
+    Ok(compared(found, |_, at, row| XdpRr {
+        path: XdpRrPath::ALL[at],
+        af_xdp: in_force[at].take(),
+        p50_ns: Percentiles::spread(&row.runs, 0.5),
+        p99_ns: Percentiles::spread(&row.runs, 0.99),
+        runs: row.runs.iter().map(Percentiles::of).collect(),
+    }))
 }
 
-fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: EndCpus) -> anyhow::Result<(Percentiles, Option<String>)> {
+/// Round trips of a slice.
+type Trips = RowSlice<Histogram<u64>>;
+
+fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: EndCpus) -> anyhow::Result<(Trips, Option<String>)> {
     let round_trips = config.round_trips;
     let pair = veth(path == XdpRrPath::KernelBusyPoll)?;
     let (client, server) = (SocketAddrV4::new(CLIENT_IP, 9000), SocketAddrV4::new(SERVER_IP, 9001));
@@ -164,7 +179,7 @@ trait Port {
     }
 }
 
-fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: EndCpus) -> anyhow::Result<Percentiles> {
+fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: EndCpus) -> anyhow::Result<Trips> {
     struct RrShared<'a, P>(&'a P);
     impl<P: Port> Port for RrShared<'_, P> {
         fn ask(&self, payload: &[u8]) -> io::Result<()> {
@@ -183,7 +198,7 @@ fn spin<A: Port, B: Port>(
     round_trips: u32,
     asks: &A,
     answers: impl FnOnce() -> anyhow::Result<B> + Send,
-) -> anyhow::Result<Percentiles> {
+) -> anyhow::Result<Trips> {
     let stop = AtomicBool::new(false);
     let stop = &stop;
     std::thread::scope(|scope| {
@@ -210,7 +225,7 @@ fn spin<A: Port, B: Port>(
     })
 }
 
-fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Percentiles> {
+fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Trips> {
     let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; FRAME_BYTES]);
     let begun = Instant::now();
     let now_ns = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use napier_runtime::device::{BareXdp, XdpStats};
 use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_verdict::Metric;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::{CLIENT_MAC, Devices, SERVER_MAC, config_on, two_cpus, veth};
+use super::{CLIENT_MAC, Devices, SERVER_MAC, config_on, veth};
 use crate::bench::pin::{EndCpus, pin_to};
+use crate::bench::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::stat::Spread;
 use crate::device::XdpWay;
@@ -69,34 +70,52 @@ const ROWS: [(XdpRxPath, &str, XdpWay); 4] = [
 ///
 /// # Errors
 /// Fewer than two processors, or a capability is missing.
-pub fn xdp_rx(config: &XdpRxConfig) -> anyhow::Result<Vec<XdpRx>> {
+pub fn xdp_rx(
+    config: &XdpRxConfig,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Compared<XdpRx>> {
     let cpus = two_cpus()?;
-    let (mut runs, mut in_force) = (vec![Vec::new(); ROWS.len()], vec![None; ROWS.len()]);
-    for _ in 0..config.runs.max(1) {
-        for ((&(path, name, way), runs), in_force) in ROWS.iter().zip(&mut runs).zip(&mut in_force) {
-            let measured = match path {
-                XdpRxPath::Engine => engine(way, config.length, cpus),
-                XdpRxPath::Bare => bare(way, config.length, cpus),
-            };
-            let (run, af_xdp) = measured.with_context(|| name)?;
-            runs.push(run);
-            *in_force = af_xdp;
-        }
-    }
-    let rows = ROWS.iter().zip(runs).zip(in_force).map(|((&(path, mode, _), runs), af_xdp)| {
-        let of = |figure: fn(&RxRun) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+    let name = |(path, mode, _): &(XdpRxPath, &str, XdpWay)| format!("{mode}: {}", path.name());
+    let used = cpus.both();
+    let blocks = Blocks::of_engine(vec![ROWS.iter().map(name).collect()], &[Metric::Throughput], config.runs, &used)
+        .in_kernel(true);
+    let mut in_force = ROWS.map(|_| None);
+    let found = blocks.run(interrupted, progress, |_, at| {
+        let (path, _, way) = ROWS[at];
+        let (run, af_xdp) = match path {
+            XdpRxPath::Engine => engine(way, config.length, cpus),
+            XdpRxPath::Bare => bare(way, config.length, cpus),
+        }?;
+        in_force[at] = af_xdp;
+        let (answered, window) = (run.received, run.took);
+        Ok(RowSlice { latency: Default::default(), answered, window, cpu: Duration::ZERO, run })
+    })?;
+    Ok(compared(found, |_, at, row| {
+        let of = |figure: fn(&RxRun) -> f64| row.runs.iter().map(figure).collect::<Vec<_>>();
+        let (path, mode, _) = ROWS[at];
         XdpRx {
             path,
             mode,
-            af_xdp,
+            af_xdp: in_force[at].take(),
             received_mpps: Spread::of(&of(|run| run.received_mpps)),
             sent_mpps: Spread::of(&of(|run| run.sent_mpps)),
             sender_ns: Spread::of(&of(|run| run.sender_ns)),
             runs_mpps: of(|run| run.received_mpps),
-            dropped: runs.iter().map(|run| run.dropped).sum(),
+            dropped: row.runs.iter().map(|run| run.dropped).sum(),
         }
-    });
-    Ok(rows.collect())
+    }))
+}
+
+impl XdpRxPath {
+    /// The name in the table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Engine => "engine, raw ports",
+            Self::Bare => "raw AF_XDP, no engine",
+        }
+    }
 }
 
 #[derive(Copy, Clone)]
@@ -105,6 +124,8 @@ struct RxRun {
     sent_mpps: f64,
     sender_ns: f64,
     dropped: Option<u64>,
+    received: u64,
+    took: Duration,
 }
 
 /// What a sender did.
@@ -119,7 +140,14 @@ impl RxRun {
     fn new(sent: &RxSent, received: u64, dropped: Option<u64>) -> Self {
         let rate = |packets: u64| packets as f64 / sent.took.as_secs_f64() / 1e6;
         let sender_ns = sent.cpu_ns as f64 / sent.packets.max(1) as f64;
-        Self { received_mpps: rate(received), sent_mpps: rate(sent.packets), sender_ns, dropped }
+        Self {
+            received_mpps: rate(received),
+            sent_mpps: rate(sent.packets),
+            sender_ns,
+            dropped,
+            received,
+            took: sent.took,
+        }
     }
 }
 
