@@ -262,7 +262,6 @@ impl Blocks<'_> {
             others_ns: (!self.in_kernel).then(|| of_window(outside.others_for_sure(self.cpus.len()))),
             stolen_ns: Some(of_window(outside.stolen())),
             client_waited_ns: Some(of_window(outside.waited())),
-            server_waited_ns: None,
             pause_ns: None,
         };
         let slice = Slice {
