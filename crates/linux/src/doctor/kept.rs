@@ -149,7 +149,7 @@ fn settings_not_kept(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
         "Set them again whenever the interface has come up or was changed; napier run does so while it runs. Or write the interface's files: new \
          instances get what is there."
     };
-    // Links go down by themselves; queues change where somebody changes them.
+    // A link goes down by itself; the number of queues is only changed by hand.
     let severity = if forgets_down { Severity::Warning } else { Severity::Note };
     let finding = Finding::new("settings-not-kept", severity, what, why).of(device);
     Some(finding.mend(files_as_instances(device)).advice(advice))
