@@ -365,13 +365,12 @@ fn head(page: &mut Page, facts: &Facts) {
     if let Some(program) = &facts.program {
         let with_id = program.sockets.iter().filter(|socket| socket.napi_id.is_some());
         let rings = program.rings.len();
+        let rings = if rings == 0 { String::new() } else { format!(", {} of io_uring", plural(rings, "ring")) };
         let parts = [
             plural(program.threads.len(), "thread"),
-            plural(program.epolls.len(), "epoll instance"),
-            if rings == 0 { String::new() } else { format!("{} of io_uring", plural(rings, "ring")) },
+            plural(program.epolls.len(), "epoll instance") + &rings,
             format!("{} from NAPI instances", plural(with_id.count(), "socket")),
         ];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         page.words("", &format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
     }
 }

@@ -141,10 +141,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
             Usage(anyhow!("nothing to run: give a program and its arguments behind --, or --attach PID")).into()
         );
     }
-    let attached = args.attach.map(|pid| attachable(pid, &settings(args))).transpose()?;
-    if let Some(process) = &attached {
-        rings::refuse_suspension(process, args.mode, &settings(args))?;
-    }
+    let attached = args.attach.map(|pid| attachable(pid, args.mode, &settings(args))).transpose()?;
     startable(args)?;
     let changes = changes(args)?;
     if args.dry_run {
@@ -190,11 +187,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     crate::say::say(seen.answer(&args.mode.to_string(), &args.dev, is_watched).as_slice());
     crate::say::say(&seen.lines());
     report.seen(&seen);
-    report.counts(live.counts());
-    let (rings_set, rings_missed) = live.rings();
-    crate::say::say(rings::at_the_end(&rings_missed).as_slice());
-    report.rings(rings_set, &rings_missed);
-    report.renewed(live.renewed());
+    live.tell(&mut report);
     let ledger = live.end();
     report.changed(ledger.entries());
     let undone = ledger.put_back();
@@ -245,7 +238,7 @@ fn changes(args: &RunArgs) -> anyhow::Result<Changes> {
 }
 
 /// The process, if a mode can be applied to it: asked before anything is changed.
-fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
+fn attachable(pid: u32, mode: Mode, settings: &ProgramSettings) -> anyhow::Result<Process> {
     if pid == std::process::id() {
         return Err(Usage(anyhow!("{pid} is this command itself")).into());
     }
@@ -263,6 +256,7 @@ fn attachable(pid: u32, settings: &ProgramSettings) -> anyhow::Result<Process> {
     {
         process.try_descriptor(*fd, *kind).map_err(of)?;
     }
+    rings::refuse_suspension(&process, mode, settings)?;
     Ok(process)
 }
 

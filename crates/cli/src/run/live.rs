@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use napier_linux::change::Ledger;
 use napier_linux::process::{
-    Answer, Ended, Meeting, MissedRing, Process, Program, ProgramSettings, Roots, Scan, SignalSeen, Signals, Strict,
-    Watcher, wait_for, wait_for_one,
+    Answer, Ended, Meeting, Process, Program, ProgramSettings, Roots, Scan, SignalSeen, Signals, Strict, Watcher,
+    wait_for, wait_for_one,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::instances::Instances;
+use super::report::Report;
+use super::rings;
 
 /// Held calls that are answered before the rest is looked at.
 const ANSWERS_MAX: usize = 64;
@@ -66,20 +68,14 @@ impl Live {
         Ok(program)
     }
 
-    /// Descriptors of epoll and sockets that were set, and those that were made with the settings.
-    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+    /// Tells what was set, made and not reached.
+    pub(crate) fn tell(&self, report: &mut Report) {
         let (epolls, sockets) = self.watcher.counts();
-        (epolls, sockets, self.strict.as_ref().map_or(0, Strict::answered))
-    }
-
-    /// Rings of io_uring that were registered, and those that the mode does not reach.
-    pub(crate) fn rings(&self) -> (usize, Vec<MissedRing>) {
-        (self.watcher.rings_set(), self.watcher.rings_missed().to_vec())
-    }
-
-    /// How often the interface had new instances.
-    pub(crate) const fn renewed(&self) -> usize {
-        self.instances.times()
+        report.counts((epolls, sockets, self.strict.as_ref().map_or(0, Strict::answered)));
+        report.rings(self.watcher.rings_set(), self.watcher.rings_missed());
+        // They were told one by one when they were found.
+        crate::say::say(rings::at_the_end(self.watcher.rings_missed()).as_slice());
+        report.renewed(self.instances.times());
     }
 
     /// What was changed. Signals stay taken: nothing interrupts the way back.

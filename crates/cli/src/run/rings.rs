@@ -17,7 +17,7 @@ pub(super) fn refuse_suspension(process: &Process, mode: Mode, settings: &Progra
     Ok(())
 }
 
-/// What is said at the end of rings that were not reached; they were told one by one when they were found.
+/// What is said at the end of rings that were not reached.
 pub(super) fn at_the_end(missed: &[MissedRing]) -> Option<String> {
     match missed {
         [] => None,
