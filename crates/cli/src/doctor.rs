@@ -1,30 +1,36 @@
 //! `napier doctor`.
 
+mod saved;
+mod sides;
+
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use napier_linux::Netns;
 use napier_linux::change::{self, Each, Journals, Line};
-use napier_linux::doctor::{Finding, Severity, diagnose, looked_at, not_asked};
-use napier_linux::facts::{self, Facts, Picture, Scope};
+use napier_linux::doctor::{Finding, Severity};
+use napier_linux::facts::Facts;
 use serde::Serialize;
 
+use crate::Told;
 use crate::confirm::{self, Confirm, OnTrial};
 use crate::page::{Page, plural};
-use crate::{Told, Usage};
+use crate::target::TargetArgs;
+use sides::{Side, all, good, unasked};
 
 /// Options of `napier doctor`.
 #[derive(clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// The interface to look at; without it all that are up
+    /// The interface to look at, in the namespace of this command or of the program; without it all that are up
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
 
     /// A program to look at too: its epoll instances, sockets and threads, in its namespace
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", conflicts_with = "target")]
     pid: Option<u32>,
+
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// How many threads of the program serve; without it, its epoll instances that receive from the interface
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -51,11 +57,11 @@ pub(crate) struct DoctorArgs {
     json: bool,
 
     /// Write what this machine's files and kernel say to a file, to be looked at elsewhere with --from; nothing is judged
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "workers", "fix", "all", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "target", "workers", "fix", "all", "json"])]
     save: Option<PathBuf>,
 
     /// Judge the machine that a file of --save is of
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "pid", "fix"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "pid", "target", "fix"])]
     from: Option<PathBuf>,
 }
 
@@ -69,21 +75,26 @@ struct Document<'a> {
     serious: usize,
     warnings: usize,
     notes: usize,
-    findings: Vec<FindingDocument<'a>>,
+    findings: Vec<FindingDocument>,
     good: Vec<&'static str>,
     not_asked: Vec<&'static str>,
     unseen: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<FixDocument>,
     facts: &'a Facts,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outside: Vec<&'a Facts>,
 }
 
 #[derive(Serialize)]
-struct FindingDocument<'a> {
+struct FindingDocument {
     #[serde(flatten)]
-    finding: &'a Finding,
+    finding: Finding,
     commands: Vec<String>,
     page: String,
+    /// Of the namespace of the command, where the program is in another one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    outside: bool,
 }
 
 #[derive(Serialize)]
@@ -103,101 +114,60 @@ struct RefusedDocument {
 /// Prints what is wrong, and mends it if that is asked. Fails if something serious is left.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.save {
-        return save(path, args.dev.as_deref());
+        return saved::save(path, args.dev.as_deref());
     }
-    match args.pid {
-        None => inside(args),
-        Some(pid) => {
-            let gone = || Usage(anyhow::anyhow!("there is no process {pid}"));
-            std::fs::metadata(format!("/proc/{pid}")).map_err(|_| gone())?;
-            let own = Netns::current()?;
-            match facts::namespace_of(pid) {
-                Ok(namespace) if !same(&own, &namespace) => namespace.run(|| inside(args))?,
-                Ok(_) => inside(args),
-                // Another user's: what may be seen of it is little, and the report says so.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => inside(args),
-                Err(error) => Err(error).with_context(|| format!("the namespace of {pid}")),
-            }
-        }
-    }
-}
-
-fn same(one: &Netns, other: &Netns) -> bool {
-    let inode = |netns: &Netns| netns.inode().ok();
-    inode(one).is_some() && inode(one) == inode(other)
-}
-
-fn inside(args: &DoctorArgs) -> anyhow::Result<()> {
-    let scope = Scope { device: args.dev.clone(), pid: args.pid, workers: args.workers, window: WINDOW };
-    let read = || -> anyhow::Result<Facts> {
-        let Some(path) = &args.from else { return Ok(Facts::read(&scope).map_err(|error| Usage(error.into()))?) };
-        let picture = Picture::read(path).with_context(|| path.display().to_string());
-        let found = picture.map_err(Usage)?.facts(args.dev.as_deref()).map_err(|error| Usage(error.into()))?;
-        Ok(Facts { workers: args.workers, ..found })
-    };
-    let mut facts = read()?;
-    let mut findings = diagnose(&facts);
-    let lines = fixable(&findings);
+    let mut sides = sides::read(args)?;
+    let lines: Vec<Line> = sides.iter().flat_map(Side::lines).collect();
     let mut fixed = None;
     let mut trial = None;
     if args.fix && !args.dry_run {
-        fixed = Some(fix(args, &lines, &mut trial)?);
+        fixed = Some(fix(args, &sides, &mut trial)?);
         // What is left is what counts.
-        facts = read()?;
-        findings = diagnose(&facts);
+        sides.iter_mut().try_for_each(Side::read_again)?;
     }
     let mut out = io::stdout().lock();
     if args.json {
         let fix = args.fix.then(|| document_of(fixed.as_ref(), &lines));
-        serde_json::to_writer_pretty(&mut out, &document(&facts, &findings, fix))?;
+        serde_json::to_writer_pretty(&mut out, &document(&sides, fix))?;
         writeln!(out)?;
     } else {
-        let page = text(&facts, &findings, args, fixed.as_ref(), &lines);
+        let page = text(&sides, args, fixed.as_ref(), &lines);
         out.write_all(page.as_bytes())?;
     }
     out.flush()?;
     drop(out);
     trial.map_or(Ok(()), OnTrial::ask)?;
-    match count(&findings, Severity::Serious) {
+    match count(&all(&sides), Severity::Serious) {
         0 => Ok(()),
         serious => Err(Told(format!("{} found", plural(serious, "serious thing"))).into()),
     }
 }
 
-/// A picture of this machine in a file.
-fn save(path: &Path, device: Option<&str>) -> anyhow::Result<()> {
-    let picture = Picture::take(device).map_err(|error| Usage(error.into()))?;
-    let mut text = serde_json::to_vec_pretty(&picture)?;
-    text.push(b'\n');
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    let contents = picture.contents();
-    let threads = if contents.threads.is_empty() {
-        String::new()
-    } else {
-        format!(", and the names of NAPI threads: {}", contents.threads.join(", "))
-    };
-    let mut page = Page::default();
-    page.paragraph(&format!(
-        "{}: what {} and the kernel say of this machine. It has no addresses, no host name and no program's name but \
-         irqbalance. It has the names of interfaces: {}{threads}. It is text: read it before you send it.",
-        path.display(),
-        plural(contents.files, "file"),
-        contents.interfaces.join(", ")
-    ));
-    page.paragraph(&format!("What is found in it: napier doctor --from {}", path.display()));
-    Ok(io::stdout().write_all(page.finish().as_bytes())?)
-}
-
-/// Applies the lines, on trial if they may cut this machine off.
-fn fix(args: &DoctorArgs, lines: &[Line], trial: &mut Option<OnTrial>) -> anyhow::Result<Each> {
-    let told = &mut |found: &change::Recovered| found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
-    let mut journals = Journals::begin(lines.to_vec(), told)?;
+/// Applies what mends each side, on trial if that may cut this machine off.
+fn fix(args: &DoctorArgs, sides: &[Side], trial: &mut Option<OnTrial>) -> anyhow::Result<Each> {
+    let told = |found: &change::Recovered| found.lines().iter().for_each(|line| eprintln!("napier: {line}"));
+    let mut open: Vec<(&Side, Vec<Line>, Journals)> = Vec::new();
+    for side in sides {
+        let lines = side.lines();
+        match side.run(|| Journals::begin(lines.clone(), &mut { told }))? {
+            Ok(journals) => open.push((side, lines, journals)),
+            Err(error) => {
+                open.into_iter().for_each(|(_, _, journals)| journals.end());
+                return Err(error.into());
+            }
+        }
+    }
     let mut each = Each::default();
-    let done = OnTrial::of_journals(journals.paths(), confirm::span(args.confirm, lines.iter())).and_then(|begun| {
+    let paths = open.iter().flat_map(|(_, _, journals)| journals.paths()).collect();
+    let lines: Vec<Line> = open.iter().flat_map(|(_, lines, _)| lines.clone()).collect();
+    let done = OnTrial::of_journals(paths, confirm::span(args.confirm, lines.iter())).and_then(|begun| {
         *trial = begun;
-        Ok(lines.iter().try_for_each(|line| journals.apply(line, &mut each, told))?)
+        open.iter_mut().try_for_each(|(side, lines, journals)| {
+            let all = || lines.iter().try_for_each(|line| journals.apply(line, &mut each, &mut { told }));
+            Ok(side.run(all)??)
+        })
     });
-    journals.end();
+    open.into_iter().for_each(|(_, _, journals)| journals.end());
     if each.done.is_empty() {
         trial.take().into_iter().for_each(OnTrial::end);
     }
@@ -221,22 +191,29 @@ fn fixable(findings: &[Finding]) -> Vec<Line> {
     lines
 }
 
-fn document<'a>(facts: &'a Facts, findings: &'a [Finding], fix: Option<FixDocument>) -> Document<'a> {
-    let of = |finding: &'a Finding| FindingDocument {
+fn document(sides: &[Side], fix: Option<FixDocument>) -> Document<'_> {
+    let of = |side: &Side, finding: Finding| FindingDocument {
         commands: finding.mend.iter().filter_map(Line::command).collect(),
         page: finding.page(),
+        outside: side.is_outer,
         finding,
     };
+    let facts = &sides[0].facts;
+    let findings = &all(sides);
+    let mut documents: Vec<FindingDocument> =
+        sides.iter().flat_map(|side| side.findings.iter().map(move |finding| of(side, finding.clone()))).collect();
+    documents.sort_by_key(|document| std::cmp::Reverse(document.finding.severity));
     Document {
         kernel: &facts.kernel.release,
         serious: count(findings, Severity::Serious),
         warnings: count(findings, Severity::Warning),
         notes: count(findings, Severity::Note),
-        findings: findings.iter().map(of).collect(),
-        good: looked_at(facts, findings),
-        not_asked: not_asked(facts, findings),
+        findings: documents,
+        good: good(sides),
+        not_asked: unasked(sides),
         unseen: &facts.unseen,
         fix,
+        outside: sides[1..].iter().map(|side| &side.facts).collect(),
         facts,
     }
 }
@@ -258,7 +235,8 @@ fn document_of(fixed: Option<&Each>, lines: &[Line]) -> FixDocument {
 /// Commands that are shown of a finding; the rest is counted.
 const COMMANDS_MAX: usize = 6;
 
-fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&Each>, lines: &[Line]) -> String {
+fn text(sides: &[Side], args: &DoctorArgs, fixed: Option<&Each>, lines: &[Line]) -> String {
+    let (facts, findings) = (&sides[0].facts, &all(sides));
     let mut page = Page::default();
     page.paragraph(&format!("{}: {}", console::style(verdict(findings)).bold(), summary(findings, args, lines.len())));
     page.blank();
@@ -270,22 +248,24 @@ fn text(facts: &Facts, findings: &[Finding], args: &DoctorArgs, fixed: Option<&E
         lines.iter().for_each(|line| page.command(&line.command().unwrap_or_else(|| line.to_string())));
         page.blank();
     }
-    let is_shown = |finding: &&Finding| args.all || finding.severity > Severity::Note;
+    // Where a mode for the interface that was asked about is to be set is the answer, however good all is.
+    let is_answer = |finding: &Finding| args.dev.is_some() && finding.id == "instances-below";
+    let is_shown = |finding: &&Finding| args.all || finding.severity > Severity::Note || is_answer(finding);
     findings.iter().filter(is_shown).for_each(|finding| in_full(&mut page, finding));
     for unseen in &facts.unseen {
         page.paragraph(&format!("Not seen: {unseen}."));
     }
     page.blank();
     head(&mut page, facts);
+    for side in &sides[1..] {
+        page.paragraph("In the network namespace of this command, where its packets come up:");
+        devices(&mut page, &side.facts);
+    }
     let short = findings.iter().filter(|finding| !is_shown(finding));
     let notes: Vec<String> =
         short.map(|finding| format!("{} ({})", finding.what.trim_end_matches('.'), finding.id)).collect();
     let words = |all: Vec<&'static str>| all.into_iter().map(str::to_owned).collect::<Vec<_>>();
-    let parts = [
-        ("good", words(looked_at(facts, findings))),
-        ("note", notes),
-        ("not asked", words(not_asked(facts, findings))),
-    ];
+    let parts = [("good", words(good(sides))), ("note", notes), ("not asked", words(unasked(sides)))];
     for (what, all) in parts.into_iter().filter(|(_, all)| !all.is_empty()) {
         let shown = if args.all { all.len() } else { all.len().min(LOOKS_SHOWN) };
         let more = if shown < all.len() { format!(" and {} more (--all)", all.len() - shown) } else { String::new() };
@@ -349,6 +329,22 @@ const DEVICES_MAX: usize = 12;
 fn head(page: &mut Page, facts: &Facts) {
     let cpus = facts.cpus.online.len();
     page.paragraph(&format!("Looked at: Linux {}, {}", facts.kernel.release, plural(cpus, "CPU")));
+    devices(page, facts);
+    if let Some(program) = &facts.program {
+        let with_id = program.sockets.iter().filter(|socket| socket.napi_id.is_some());
+        let rings = program.rings.len();
+        let parts = [
+            plural(program.threads.len(), "thread"),
+            plural(program.epolls.len(), "epoll instance"),
+            if rings == 0 { String::new() } else { format!("{} of io_uring", plural(rings, "ring")) },
+            format!("{} from NAPI instances", plural(with_id.count(), "socket")),
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        page.words("", &format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
+    }
+}
+
+fn devices(page: &mut Page, facts: &Facts) {
     for device in facts.devices.iter().take(DEVICES_MAX) {
         let driver = device.driver.as_deref().unwrap_or("no driver named");
         let queues = plural(device.rx_queues.len(), "receive queue");
@@ -361,17 +357,6 @@ fn head(page: &mut Page, facts: &Facts) {
     }
     if facts.devices.len() > DEVICES_MAX {
         page.words("", &format!("and {} more interfaces that are up", facts.devices.len() - DEVICES_MAX));
-    }
-    if let Some(program) = &facts.program {
-        let with_id = program.sockets.iter().filter(|socket| socket.napi_id.is_some());
-        let rings = program.rings.len();
-        let rings = if rings == 0 { String::new() } else { format!(", {} of io_uring", plural(rings, "ring")) };
-        let parts = [
-            plural(program.threads.len(), "thread"),
-            plural(program.epolls.len(), "epoll instance") + &rings,
-            format!("{} from NAPI instances", plural(with_id.count(), "socket")),
-        ];
-        page.words("", &format!("{} ({}): {}", program.name, program.pid, parts.join(", ")));
     }
 }
 
@@ -389,7 +374,7 @@ fn summary(findings: &[Finding], args: &DoctorArgs, lines: usize) -> String {
     let mut text = format!("{}.", counts.join(", "));
     if lines > 0 && !args.fix {
         let dev = args.dev.as_ref().map(|dev| format!(" --dev {dev}")).unwrap_or_default();
-        let pid = args.pid.map(|pid| format!(" --pid {pid}")).unwrap_or_default();
+        let pid = args.target.option(args.pid).map(|option| format!(" {option}")).unwrap_or_default();
         let settings = plural(lines, "setting");
         text += &format!(
             " napier doctor{dev}{pid} --fix changes {settings}; napier host undo puts {} back.",

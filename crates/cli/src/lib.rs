@@ -29,6 +29,7 @@ mod run;
 mod say;
 mod serve;
 mod sim;
+mod target;
 mod timeline;
 mod top;
 mod units;

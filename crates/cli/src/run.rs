@@ -1,7 +1,9 @@
 //! `napier run`.
 
+mod attached;
 mod instances;
 mod live;
+mod pair;
 mod port;
 mod report;
 mod rings;
@@ -15,19 +17,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use napier_lab::modes::{Mode, NO_GROUPS};
-use napier_linux::change::{DeviceRef, Ledger, Line, Queues, Scope, Undone};
+use napier_linux::change::{DeviceRef, Line, Queues, Scope, Undone};
 use napier_linux::observe::Acts;
 use napier_linux::process::{
-    PreloadError, Process, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
+    PreloadError, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
     preload_would_be,
 };
+use napier_linux::wiring::PairLines;
 
 use crate::confirm::{self, Confirm, OnTrial};
 use crate::mode_names::ModeNames;
+use crate::target::TargetArgs;
 use crate::{ExitWith, Usage};
+use attached::Attached;
 pub(crate) use instances::{Instances, lines_for};
 pub(crate) use live::ENDS;
 use live::Live;
+use pair::Ledgers;
 use port::FlowPort;
 use report::Report;
 pub(crate) use report::dry_run;
@@ -45,7 +51,7 @@ const NOT_ACTING: u8 = 3;
                         number of the signal that ended it, or 127 if there is no such program."
 )]
 pub(crate) struct RunArgs {
-    /// Interface that the program's packets come through, in the namespace of this command
+    /// Interface that the program's packets come through, in the namespace of this command or of the program
     #[arg(long, value_name = "IF")]
     dev: String,
 
@@ -54,8 +60,11 @@ pub(crate) struct RunArgs {
     mode: Mode,
 
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
-    #[arg(long, value_name = "PID", conflicts_with = "program")]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["program", "target"])]
     attach: Option<u32>,
+
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// End and put everything back after this time, such as 60s, unless `napier host confirm` keeps it (docs/host.md) [default: 60s for
     /// modes with NAPI threads on a terminal of another machine (SSH), else no]
@@ -75,7 +84,7 @@ pub(crate) struct RunArgs {
     dry_run: bool,
 
     /// Apply the mode to each descriptor before the call that makes it returns
-    #[arg(long, conflicts_with = "attach")]
+    #[arg(long, conflicts_with_all = ["attach", "target"])]
     strict: bool,
 
     /// Let listeners that share a port (SO_REUSEPORT) have the connections of one receive queue each, as many as there are; it takes the
@@ -97,7 +106,7 @@ pub(crate) struct RunArgs {
     json: bool,
 
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(conflicts_with = "target", value_name = "PROGRAM", trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
 }
 
@@ -106,12 +115,20 @@ impl RunArgs {
     pub(crate) const fn name(&self) -> &'static str {
         if self.attach.is_some() { "run --attach" } else { "run" }
     }
+
+    /// Whether the program runs already.
+    fn is_attached(&self) -> bool {
+        self.target.name(self.attach).is_some()
+    }
 }
 
 /// What a mode changes here.
 pub(crate) struct Changes {
     pub(crate) scope: Scope,
     pub(crate) device: DeviceRef,
+    /// What a pair of veth interfaces needs before.
+    pub(crate) pair: PairLines,
+    /// Of the mode; those of instances that the pair has not yet are not among them.
     pub(crate) lines: Vec<Line>,
     pub(crate) settings: ProgramSettings,
     /// What is loaded into the program.
@@ -131,19 +148,21 @@ impl Changes {
     }
 }
 
-/// Runs the program, or accompanies a process, and puts everything back.
+/// Runs the program, or accompanies one that runs, and puts everything back.
 pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if args.mode == Mode::Group {
         return Err(crate::Usage(anyhow!("{NO_GROUPS}")).into());
     }
-    if args.attach.is_none() && args.program.is_empty() {
-        return Err(
-            Usage(anyhow!("nothing to run: give a program and its arguments behind --, or --attach PID")).into()
-        );
+    if !args.is_attached() && args.program.is_empty() {
+        let how = "give a program and its arguments behind --, or --attach PID (or --unit, --container, --pod, --cgroup) of one that runs";
+        return Err(Usage(anyhow!("nothing to run: {how}")).into());
     }
-    let attached = args.attach.map(|pid| attachable(pid, args.mode, &settings(args))).transpose()?;
+    let attached = Attached::find(args, &settings(args))?;
+    if let Some(process) = attached.as_ref().and_then(|attached| attached.process.as_ref()) {
+        rings::refuse_suspension(process, args.mode, &settings(args))?;
+    }
     startable(args)?;
-    let changes = changes(args)?;
+    let changes = changes(args, attached.as_ref())?;
     if args.dry_run {
         return dry_run(args.mode, args.json, &changes);
     }
@@ -151,29 +170,21 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted"); // from here on signals come through `signals`
     }
-    let mut ledger = Ledger::begin(&changes.scope, changes.lines.len(), &mut |found| crate::say::say(&found.lines()))?;
     let mut report = Report::new(args, &changes);
-    let trial = match OnTrial::of_this_run(confirm::span(args.confirm, changes.lines.iter())) {
-        Ok(trial) => trial,
-        Err(error) => return Err(with_left(error, &ledger.put_back())),
-    };
-    trial.iter().for_each(|trial| crate::say::say(&[trial.words()]));
-    if let Err(error) = ledger.apply(&changes.lines) {
-        trial.into_iter().for_each(OnTrial::end);
-        return Err(with_left(error.into(), &ledger.put_back()));
-    }
-    let roots = args.attach.map_or(Roots::Children, Roots::Process);
+    let (mut ledgers, lines, trial) = applied(args, &changes)?;
+    let ledger = ledgers.take();
+    let roots = attached.as_ref().map_or(Roots::Children, |attached| attached.target.roots.clone());
     let (mode, device) = (args.mode.to_string(), changes.device.clone());
     let (tells, harmed) = std::sync::mpsc::channel();
-    let subject = Subject { mode, plan: args.mode.plan(), device, roots, harmed: tells };
-    let instances = Instances::new(args.mode.plan(), changes.device.clone(), args.queues.clone(), changes.lines);
+    let subject = Subject { mode, plan: args.mode.plan(), device, roots: roots.clone(), harmed: tells };
+    let instances = Instances::new(args.mode.plan(), changes.device.clone(), args.queues.clone(), lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots, harmed);
     // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.
     let mut watching = None;
     let status = match &attached {
-        Some(process) => {
+        Some(attached) => {
             watching = Some(Watching::begin(subject));
-            live.accompany(process).map(|()| None)
+            live.accompany(attached).map(|()| None)
         }
         None => start(args, changes.library.as_deref(), &mut live, &changes.settings)
             .and_then(|program| {
@@ -184,13 +195,13 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     };
     let seen = watching.map(Watching::end).unwrap_or_default();
     let is_watched = std::io::stderr().is_terminal();
-    crate::say::say(seen.answer(&args.mode.to_string(), &args.dev, is_watched).as_slice());
+    crate::say::say(seen.answer(&args.mode.to_string(), &changes.device.name, is_watched).as_slice());
     crate::say::say(&seen.lines());
     report.seen(&seen);
     live.tell(&mut report);
-    let ledger = live.end();
-    report.changed(ledger.entries());
-    let undone = ledger.put_back();
+    ledgers.give_back(live.end());
+    report.changed(&ledgers.entries());
+    let undone = ledgers.put_back();
     crate::say::say(&undone.lines());
     trial.into_iter().for_each(OnTrial::end);
     // What is left is said already.
@@ -199,6 +210,26 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
         eprintln!("{}", report.end(status, &undone));
     }
     ends_as(args, status, undone.is_refused, &seen)
+}
+
+/// What is changed, the mode's lines among it, and the trial that it is on.
+type Applied = (Ledgers, Vec<Line>, Option<OnTrial>);
+
+/// Applies a mode to its interface; what was changed is put back if that is refused.
+fn applied(args: &RunArgs, changes: &Changes) -> anyhow::Result<Applied> {
+    let mut ledgers = Ledgers::begin(changes)?;
+    let trial = match OnTrial::of_this_run(confirm::span(args.confirm, changes.lines.iter())) {
+        Ok(trial) => trial,
+        Err(error) => return Err(with_left(error, &ledgers.put_back())),
+    };
+    trial.iter().for_each(|trial| crate::say::say(&[trial.words()]));
+    match ledgers.apply(changes, &args.mode.plan(), args.queues.as_ref()) {
+        Ok(lines) => Ok((ledgers, lines, trial)),
+        Err(error) => {
+            trial.into_iter().for_each(OnTrial::end);
+            Err(with_left(error, &ledgers.put_back()))
+        }
+    }
 }
 
 /// How this command ends: as the program did, unless that is well and something of its own is not.
@@ -226,38 +257,26 @@ pub(crate) fn device(name: &str) -> anyhow::Result<DeviceRef> {
     })
 }
 
-fn changes(args: &RunArgs) -> anyhow::Result<Changes> {
+fn changes(args: &RunArgs, attached: Option<&Attached>) -> anyhow::Result<Changes> {
     let plan = args.mode.plan();
-    let device = device(&args.dev)?;
+    let (device, pair) = match attached {
+        Some(attached) => (attached.wired.device.clone(), attached.pair.clone()),
+        None => {
+            let device = device(&args.dev)?;
+            let pair = attached::pair_of(args.mode, &device);
+            (device, pair)
+        }
+    };
     let library = if plan.wait().is_some() { Some(library(args)?) } else { None };
     let steered = port::lines(args.port.as_ref(), args.queues.as_ref(), &device)?;
-    let mut lines = lines_for(&plan, &device, args.queues.as_ref()).map_err(|error| anyhow!("{error}"))?;
+    // Instances are made with the first of what a pair needs.
+    let mut lines = match pair.own.as_slice() {
+        [] => lines_for(&plan, &device, args.queues.as_ref()).map_err(|error| anyhow!("{error}"))?,
+        _ => Vec::new(),
+    };
     lines.extend(steered);
     let scope = Scope::device_or_queues(device.clone(), args.queues.clone())?;
-    Ok(Changes { scope, device, lines, settings: settings(args), library })
-}
-
-/// The process, if a mode can be applied to it: asked before anything is changed.
-fn attachable(pid: u32, mode: Mode, settings: &ProgramSettings) -> anyhow::Result<Process> {
-    if pid == std::process::id() {
-        return Err(Usage(anyhow!("{pid} is this command itself")).into());
-    }
-    let process = Process::open(pid).map_err(|error| Usage(anyhow!("--attach {pid}: {error}")))?;
-    let who = process.who().clone();
-    let of = |error| anyhow!("{who} cannot be looked into: {error}");
-    let own = Process::open(std::process::id()).and_then(|own| own.netns()).map_err(of)?;
-    if process.netns().map_err(of)? != own {
-        bail!(
-            "{who} is in another network namespace: `nsenter --net --target {pid} napier run ...` runs this command there"
-        );
-    }
-    if !settings.is_empty()
-        && let Some((fd, kind)) = process.descriptors().map_err(of)?.first()
-    {
-        process.try_descriptor(*fd, *kind).map_err(of)?;
-    }
-    rings::refuse_suspension(&process, mode, settings)?;
-    Ok(process)
+    Ok(Changes { scope, device, pair, lines, settings: settings(args), library })
 }
 
 /// As a shell ends if there is no such program.

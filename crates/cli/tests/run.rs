@@ -1,6 +1,8 @@
 //! `napier run` and `napier host undo`, with programs that know nothing of it; what is in force is read by a script that is none of
 //! ours.
 
+#[path = "run/apart.rs"]
+mod apart;
 #[path = "run/attach.rs"]
 mod attach;
 #[path = "run/common.rs"]
@@ -26,6 +28,8 @@ mod seen;
 mod steer;
 #[path = "run/strict.rs"]
 mod strict;
+#[path = "run/targets.rs"]
+mod targets;
 
 use bench::{Bench, end, kill, said, stderr};
 use common::{NAPIER, text};

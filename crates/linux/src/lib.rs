@@ -9,6 +9,9 @@
 //! | [`epoll`] | busy-poll parameters of an epoll descriptor | `ioctl_eventpoll(2)` |
 //! | [`change`] | what is changed on a live machine: listed, noted, read back, put back | |
 //! | [`process`] | programs that were not changed: started, found, and watched for descriptors to set | |
+//! | [`by_name`] | a program by the name that people have for it: a unit, a container, a pod | `/proc/PID/cgroup` |
+//! | [`wiring`] | through which interface the packets of a program come, also in another namespace | `IFLA_LINK`, `SO_INCOMING_NAPI_ID` |
+//! | `cgroup` | control groups and their processes | `cgroups(7)` |
 //! | `descriptors` | descriptors of such programs, copied, read and set from outside | `pidfd_getfd(2)` |
 //! | `setting` | what every kind of setting can do: read, write, compare, name its command | |
 //! | `sink` | plans of all of these, applied and taken back | `napier_core::control::plan` |
@@ -51,6 +54,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod by_name;
+mod cgroup;
 pub mod change;
 mod descriptors;
 pub mod device;
@@ -74,9 +79,11 @@ mod setting;
 mod sink;
 pub mod socket;
 mod sys;
+
 pub mod tracefs;
 pub mod tune;
 mod veth;
+pub mod wiring;
 
 pub use error::{KernelError, Refusal};
 pub use netns::{Netns, NetnsId};

@@ -8,6 +8,7 @@ use netlink_bindings::rt_addr::{self, Ifaddrmsg};
 pub(crate) use netlink_bindings::rt_link::RtnlLinkStats64 as Counters;
 use netlink_bindings::rt_link::{self, IfinfoFlags, Ifinfomsg, IterableLinkAttrs};
 use netlink_bindings::rt_neigh::{self, Ndmsg};
+use netlink_bindings::traits::{NetlinkRequest, Protocol};
 use netlink_socket2::{NetlinkSocket, ReplyError};
 
 const AF_INET: u8 = 2; // include/linux/socket.h
@@ -86,6 +87,83 @@ pub(crate) fn all() -> io::Result<Vec<(u32, String, Option<String>)>> {
         let kind = kind.or_else(|| is_loopback.then(|| "loopback".to_owned()));
         Ok((index_of(header), name_of(attributes)?, kind))
     })
+}
+
+/// An interface, and what it leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkRow {
+    pub(crate) ifindex: u32,
+    pub(crate) name: String,
+    /// Of a virtual one what it is.
+    pub(crate) kind: Option<String>,
+    /// The interface below it, or the other end of its pair.
+    pub(crate) link: Option<u32>,
+    /// The namespace of that by the number that this one has for it ([`nsid`]); `None` if it is here too.
+    pub(crate) link_nsid: Option<i32>,
+    /// The interface that it is a part of: a bond, a bridge.
+    pub(crate) master: Option<u32>,
+}
+
+/// All interfaces, with what they lead to.
+pub(crate) fn rows() -> io::Result<Vec<LinkRow>> {
+    each(|header, attributes| {
+        let kind = attributes.get_linkinfo().and_then(|info| info.get_kind().map(|kind| kind.to_string_lossy()));
+        Ok(LinkRow {
+            ifindex: index_of(header),
+            name: name_of(attributes)?,
+            kind: kind.ok().map(|kind| kind.into_owned()),
+            link: attributes.get_link().ok().filter(|link| *link != 0),
+            link_nsid: attributes.get_link_netnsid().ok(),
+            master: attributes.get_master().ok(),
+        })
+    })
+}
+
+/// A request for the number of a namespace; the bindings have none for it.
+struct NsidRequest([u8; 12]);
+
+impl NetlinkRequest for NsidRequest {
+    fn protocol(&self) -> Protocol {
+        /// `include/uapi/linux/rtnetlink.h RTM_GETNSID`.
+        const RTM_GETNSID: u16 = 90;
+        Protocol::Raw { protonum: 0, request_type: RTM_GETNSID }
+    }
+
+    fn flags(&self) -> u16 {
+        0
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.0
+    }
+
+    type ReplyType<'buf> = &'buf [u8];
+
+    fn decode_reply(bytes: &[u8]) -> &[u8] {
+        // Behind `struct rtgenmsg`, which is filled up to 4.
+        bytes.get(4..).unwrap_or_default()
+    }
+}
+
+/// The number that the calling thread's namespace has for another one; `None` if it has none. Source: `net/core/net_namespace.c
+/// rtnl_net_getid`.
+pub(crate) fn nsid(of: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    const NETNSA_NSID: u16 = 1;
+    const NETNSA_FD: u16 = 3;
+    let mut bytes = [0; 12];
+    bytes[4..6].copy_from_slice(&8_u16.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&NETNSA_FD.to_ne_bytes());
+    bytes[8..].copy_from_slice(&of.as_raw_fd().to_ne_bytes());
+    let request = NsidRequest(bytes);
+    let mut socket = NetlinkSocket::new();
+    let mut replies = socket.request(&request)?;
+    let mut found = None;
+    while let Some(reply) = replies.recv() {
+        let attributes = reply.map_err(plain)?;
+        let number = attributes.get(2..4).filter(|kind| **kind == NETNSA_NSID.to_ne_bytes()).and(attributes.get(4..8));
+        found = number.and_then(|number| number.try_into().ok()).map(i32::from_ne_bytes).or(found);
+    }
+    Ok(found.filter(|number| *number >= 0))
 }
 
 /// All interfaces with their counters: number, name, whether it is up.

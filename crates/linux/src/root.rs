@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-#[cfg(test)]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use napier_core::control::cpu_list;
@@ -78,6 +76,15 @@ impl Root {
     /// What was noted of a machine.
     pub(crate) fn picture(files: Files) -> Self {
         Self(Base::Picture(Rc::new(files)))
+    }
+
+    /// Where a file of the kernel is, for what does more with it than to read it; no picture has that.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        match &self.0 {
+            #[cfg(test)]
+            Base::Folder(folder) => folder.join(path.trim_start_matches('/')),
+            Base::Machine | Base::Recorded(_) | Base::Picture(_) => PathBuf::from(path),
+        }
     }
 
     /// One kind of reading: on the machine, or as it was noted.

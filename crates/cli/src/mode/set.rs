@@ -6,6 +6,7 @@ use anyhow::bail;
 use napier_lab::modes::Mode;
 use napier_linux::change::{DeviceRef, Entry, Journal, Keep, Recovered, Scope, apply, preview, shown, undo_one};
 use napier_linux::process::ProgramSettings;
+use napier_linux::wiring::PairLines;
 use serde_json::json;
 
 use super::{SET, half, kept};
@@ -46,7 +47,8 @@ pub(crate) fn run(args: &SetArgs) -> anyhow::Result<()> {
     let lines = half(args.mode, &device)?;
     if args.dry_run {
         let scope = Scope::device(device.clone())?;
-        let changes = Changes { scope, device, lines, settings: ProgramSettings::default(), library: None };
+        let (pair, settings) = (PairLines::default(), ProgramSettings::default());
+        let changes = Changes { scope, device, pair, lines, settings, library: None };
         return dry_run(args.mode, args.json, &changes);
     }
     // Before an earlier one is taken back: what is refused leaves that in force.

@@ -16,6 +16,7 @@ use napier_linux::process::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::attached::Attached;
 use super::instances::Instances;
 use super::report::Report;
 use super::rings;
@@ -117,11 +118,17 @@ impl Live {
         }
     }
 
-    /// Until the process ends, or this command is told to end.
-    pub(crate) fn accompany(&mut self, process: &Process) -> anyhow::Result<()> {
-        while !process.has_ended() {
+    /// Until the program ends, or this command is told to end.
+    pub(crate) fn accompany(&mut self, attached: &Attached) -> anyhow::Result<()> {
+        let Attached { target, process, apart, .. } = attached;
+        if let Some(netns) = apart {
+            self.watcher.enter(netns.clone());
+        }
+        let has_ended = || process.as_ref().map_or_else(|| target.roots.is_over(), Process::has_ended);
+        while !has_ended() {
             let pause = Some(self.look());
-            wait_for(&self.signals, &[process.as_fd()], pause)?;
+            let beside: Vec<_> = process.iter().map(|process| process.as_fd()).collect();
+            wait_for(&self.signals, &beside, pause)?;
             while let Some(signal) = self.signals.next()? {
                 if let SignalSeen::Other { number, .. } = signal
                     && ENDS.contains(&number)
@@ -130,7 +137,8 @@ impl Live {
                 }
             }
         }
-        crate::say::say(&[format!("{} has ended", process.who())]);
+        let name = process.as_ref().map_or_else(|| target.name.to_string(), |process| process.who().to_string());
+        crate::say::say(&[format!("{name} has ended")]);
         Ok(())
     }
 

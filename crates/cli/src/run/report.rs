@@ -13,7 +13,11 @@ use super::{Changes, RunArgs};
 
 /// Prints what would be changed.
 pub(crate) fn dry_run(mode: Mode, as_json: bool, changes: &Changes) -> anyhow::Result<()> {
-    let previews = preview(&changes.lines);
+    let mut previews = preview(&changes.pair.own);
+    previews.extend(preview(&changes.lines));
+    if let Some((end, lines)) = &changes.pair.other {
+        previews.extend(super::pair::at(end, || Ok(preview(lines)))?);
+    }
     let refused = previews.iter().filter(|preview| preview.now.is_err()).count();
     let mut out = std::io::stdout().lock();
     if as_json {
@@ -45,6 +49,13 @@ pub(crate) fn dry_run(mode: Mode, as_json: bool, changes: &Changes) -> anyhow::R
                 }
                 Err(error) => writeln!(out, "{}", shown(&format!("{key}: refused: {error}")))?,
             }
+        }
+        if !changes.pair.own.is_empty() {
+            writeln!(
+                out,
+                "values of the mode on the NAPI instances that {} gets by that",
+                shown(&changes.device.name)
+            )?;
         }
         for line in changes.program_lines() {
             writeln!(out, "{}", shown(&line))?;

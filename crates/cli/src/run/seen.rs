@@ -19,7 +19,7 @@ use napier_linux::facts::{self, Program};
 use napier_linux::observe::{
     Acts, Evidence, Needs, Observation, Observer, Received, Waits, WhoPolls, elsewhere, judge, received, threads_of,
 };
-use napier_linux::process::{Roots, descendants};
+use napier_linux::process::Roots;
 use serde_json::{Value, json};
 
 /// The first window.
@@ -273,7 +273,10 @@ impl Watch<'_> {
             let waits = self.waits.get(pid).cloned().unwrap_or_default();
             Some(Program { waits: waits.still_of(*pid), ..program })
         };
-        pids.iter().filter_map(read).collect()
+        let mut programs: Vec<Program> = pids.iter().filter_map(read).collect();
+        // The first one names it: of a pod that is not the process that keeps its namespaces.
+        programs.sort_by_key(|program| std::cmp::Reverse(program.internet.len()));
+        programs
     }
 }
 
@@ -286,11 +289,7 @@ impl Subject {
     }
 
     fn pids(&self) -> Vec<u32> {
-        let (own, root) = match self.roots {
-            Roots::Process(pid) => (pid, Some(pid)),
-            Roots::Children => (std::process::id(), None),
-        };
-        root.into_iter().chain(descendants(own)).take(PROCESSES_MAX).collect()
+        self.roots.pids().into_iter().take(PROCESSES_MAX).collect()
     }
 }
 

@@ -29,6 +29,7 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 
 use crate::Usage;
+use crate::target::TargetArgs;
 use engine::EngineSource;
 use kernel::KernelSource;
 use source::FigureSource;
@@ -40,9 +41,12 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "PID|PATH", conflicts_with = "dev")]
     engine: Option<String>,
 
-    /// Interfaces of the kernel instead
+    /// Interfaces of the kernel instead; with a program, in its namespace if they are there
     #[arg(long, value_name = "IF", num_args = 1.., value_delimiter = ',')]
     dev: Vec<String>,
+
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// Time between two looks, in seconds or with a unit such as 500ms: 0.1 to 60 s
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
@@ -68,6 +72,16 @@ fn interval(text: &str) -> Result<Duration, String> {
     crate::units::time_within(text, crate::units::Bare::Seconds, 0.1..=60.0).map(Duration::from_secs_f64)
 }
 
+/// Enters the namespace of the interfaces, which may be that of a program.
+fn enter(args: &TopArgs) -> anyhow::Result<()> {
+    let Some(target) = args.target.find(None)? else { return Ok(()) };
+    let Some(first) = args.dev.first() else {
+        return Err(Usage(anyhow!("which interface its packets come through is to be named: --dev IF")).into());
+    };
+    let wired = crate::target::wired(first, &target.processes())?;
+    wired.netns.map_or(Ok(()), |netns| Ok(netns.enter()?))
+}
+
 /// A clock that only runs forward, in ns.
 struct Clock(Instant);
 
@@ -81,6 +95,7 @@ pub(crate) fn run(args: &TopArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     if args.is_live() && !std::io::stdout().is_terminal() {
         return Err(Usage(anyhow!("standard output is no terminal: give --once or --json")).into());
     }
+    enter(args)?;
     let mut source: Box<dyn FigureSource> = if args.dev.is_empty() {
         Box::new(EngineSource::open(args.engine.as_deref())?)
     } else {

@@ -1,4 +1,4 @@
-"""Answers what it is sent, and waits for it as it is told: echo.py WAY PORT. Ends well when it is sent `quit`."""
+"""Answers what it is sent, and waits for it as it is told: echo.py WAY PORT [ADDRESS]. Ends well when it is sent `quit`."""
 import os
 import select
 import socket
@@ -6,9 +6,10 @@ import sys
 import threading
 
 way, port = sys.argv[1], int(sys.argv[2])
+address = sys.argv[3] if len(sys.argv) > 3 else "10.79.0.1"
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(("10.79.0.1", port))
+listener.bind((address, port))
 listener.listen(64)
 print(os.getpid(), flush=True)
 

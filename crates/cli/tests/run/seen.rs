@@ -22,10 +22,14 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn begin(bench: &Bench, port: u16) -> Self {
+        Self::to(bench, ("10.79.0.1", port))
+    }
+
+    pub(super) fn to(bench: &Bench, address: (&'static str, u16)) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, netns) = (Arc::clone(&stop), bench.client().netns().clone());
         let thread = std::thread::spawn(move || {
-            let connect = || TcpStream::connect(("10.79.0.1", port)).expect("it listens");
+            let connect = || TcpStream::connect(address).expect("it listens");
             let mut connections: Vec<TcpStream> = netns.run(|| (0..4).map(|_| connect()).collect()).expect("entered");
             let mut answer = [0; 8];
             for at in (0..connections.len()).cycle() {

@@ -180,14 +180,19 @@ fn inside(scope: &Scope, entries: &[Entry], act: &(dyn Fn(&[Entry]) -> Undone + 
         // Another one may have its number.
         let rest: Vec<Entry> = entries.iter().filter(|entry| entry.key.setting().device().is_none()).cloned().collect();
         let mut undone = act(&rest);
-        undone.gone.push(format!("{} is gone", device.name));
+        let has_ended = !is_here && namespace.is_none();
+        undone.gone.push(if has_ended { ended(device) } else { format!("{} is gone", device.name) });
         return undone;
     }
     match namespace {
         _ if is_here => act(entries),
         Some(namespace) => namespace.run(|| act(entries)).unwrap_or_else(|error| not_entered(device, &error)),
-        None => Undone { gone: vec![format!("the namespace of {}", device.name)], ..Undone::default() },
+        None => Undone { gone: vec![ended(device)], ..Undone::default() },
     }
+}
+
+fn ended(device: &DeviceRef) -> String {
+    format!("the network namespace of {} has ended", device.name)
 }
 
 fn not_entered(device: &DeviceRef, error: &crate::LinuxError) -> Undone {

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::procfs::Stat;
 use crate::setting::KeyError;
+use crate::{LinuxError, Netns};
 
 pub use program::{AS_MADE, IN_FORCE, ONLY_EPOLL, ProgramKey, ProgramSettings};
 pub use ring::RingValue;
@@ -216,6 +217,13 @@ impl Process {
     pub fn netns(&self) -> Result<u64, KeyError> {
         let found = fs::metadata(format!("/proc/{}/ns/net", self.who.pid));
         found.map(|found| found.ino()).map_err(|error| self.refused(error))
+    }
+
+    /// Its network namespace, if the calling thread is in another one, and may enter it.
+    #[must_use]
+    pub fn netns_apart(&self) -> Option<Netns> {
+        let own = Netns::current().and_then(|own| own.inode().map_err(LinuxError::Enter)).ok()?;
+        (self.netns().ok()? != own).then(|| Netns::open(&self.who.pid.to_string()).ok()).flatten()
     }
 
     fn refused(&self, error: io::Error) -> KeyError {

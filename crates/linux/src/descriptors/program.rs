@@ -97,7 +97,7 @@ impl ProgramSettings {
         let found = process.descriptors()?.into_iter().filter(|(fd, kind)| is_ours(*fd, *kind));
         let asked: Vec<Asked> = found.map(|(fd, kind)| Asked { process: process.clone(), fd, kind }).collect();
         let kinds: Vec<Kind> = asked.iter().map(|asked| asked.kind).collect();
-        let (settings, sockets) = (self.clone(), own.with_accepted());
+        let (settings, sockets) = (self.clone(), own.with_accepted(process));
         let answers = copies::each(asked, move |at, fd| match (kinds[at], settings.epoll) {
             (Kind::Epoll, Some(ours)) if epoll_value(fd)? == ours => set_epoll(fd, EpollValue::default()),
             (Kind::Socket(inode), _) if is_internet(fd) => {

@@ -193,13 +193,13 @@ impl OwnSettings {
         }
     }
 
-    /// The same with what they had accepted: that has what its listener had.
-    pub(super) fn with_accepted(&self) -> HashMap<(u64, i32), i32> {
+    /// The same with what a process had accepted: that has what its listener had.
+    pub(super) fn with_accepted(&self, process: &Process) -> HashMap<(u64, i32), i32> {
         let mut all = self.sockets.clone();
         if all.is_empty() {
             return all;
         }
-        let rows = sockets::list(Wanted::Tcp).unwrap_or_default();
+        let rows = sockets::list_in(process.netns_apart().as_ref(), Wanted::Tcp).unwrap_or_default();
         let options: HashSet<i32> = self.sockets.keys().map(|(_, option)| *option).collect();
         let mut by_port = HashMap::new();
         for row in rows.iter().filter(|row| row.is_listening) {

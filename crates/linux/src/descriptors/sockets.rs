@@ -6,6 +6,8 @@ use std::io;
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+use crate::Netns;
+
 /// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SocketRow {
@@ -57,6 +59,11 @@ pub(crate) fn list(wanted: Wanted) -> io::Result<Vec<SocketRow>> {
         }
     }
     Ok(rows)
+}
+
+/// The same of another namespace, if one is named.
+pub(crate) fn list_in(netns: Option<&Netns>, wanted: Wanted) -> io::Result<Vec<SocketRow>> {
+    netns.map_or_else(|| list(wanted), |netns| netns.run(|| list(wanted)).map_err(io::Error::other)?)
 }
 
 fn request(family: u8, protocol: u8, states: u32) -> Vec<u8> {

@@ -42,10 +42,10 @@ fn no_instance(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
         let why = "A veth makes instances only for GRO or an XDP program. Without one, packets are received in the sender's \
                    system call, and no mode can be applied.";
         let key = EthtoolKey { device: device.device.clone(), group: Group::Features, name: "rx-gro".to_owned() };
-        let advice = "The peer's segmentation offload has to be off too (ethtool -K PEER tso off), else its packets pass by \
-                      the instance.";
+        let is_off = device.leads_to.as_ref().is_some_and(|other| other.segments == Some(false));
         let finding = Finding::new("no-instance", Severity::Serious, what, why).of(device);
-        return Some(finding.mend([Line::new(Key::Ethtool(key), "on")]).advice(advice));
+        let finding = finding.mend([Line::new(Key::Ethtool(key), "on")]);
+        return Some(if is_off { finding } else { finding.advice(super::pair::other_end(device)) });
     }
     if let Some(below) = super::stacked::finding(facts, device) {
         return Some(below);

@@ -11,6 +11,7 @@ mod kept;
 mod looked;
 mod lost;
 mod machine;
+mod pair;
 mod placement;
 mod program;
 mod reached;

@@ -1,5 +1,6 @@
 //! What is set for busy polling, and does not reach the program or its packets: by observation where a window was looked at.
 
+use super::pair::other_end;
 use super::program::polls;
 use super::{Finding, Severity, defers, instances_of, some, time};
 use crate::facts::{DeviceFacts, Epoll, Facts, Instance, Program};
@@ -36,10 +37,6 @@ fn is_veth(device: &DeviceFacts) -> bool {
     device.driver.as_deref() == Some("veth")
 }
 
-/// What makes packets of a veth pass by its instances. Source: `drivers/net/veth.c veth_skb_is_eligible_for_gro`.
-const PEER: &str = "The other end of the pair sends with segmentation offload, as it does by default: switch that off there, in its \
-                    namespace (ethtool -K PEER tso off).";
-
 /// Packets that came and that no instance took, while they were looked at.
 fn is_passed_by(facts: &Facts, device: &DeviceFacts) -> Option<(u64, u64)> {
     let window = facts.seen.get(device.name())?;
@@ -64,7 +61,7 @@ fn nothing_polls(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
                threads of the instance do not act on them, whatever is set.";
     let finding = Finding::new("nothing-polls", Severity::Serious, what, why).of(device);
     Some(match is_veth(device) {
-        true => finding.advice(PEER),
+        true => finding.advice(other_end(device)),
         false => finding.advice(
             "Look for what takes packets before the driver's instances do: an XDP program, or another interface.",
         ),
@@ -91,7 +88,7 @@ fn connections_without_instance(facts: &Facts, program: &Program) -> Option<Find
                polling and suspension do nothing for it.";
     let finding = Finding::new("connections-without-instance", Severity::Serious, what, why).of(device);
     Some(match is_veth(device) {
-        true => finding.advice(PEER),
+        true => finding.advice(other_end(device)),
         false => finding.advice(
             "Look whether packets are steered to other CPUs (RPS), or arrive at an interface without instances.",
         ),

@@ -5,7 +5,10 @@ use crate::facts::{DeviceFacts, Facts};
 
 /// Kinds of interfaces that hand packets on within the poll that they came by, with the id of its instance. Source: receive handlers of
 /// `drivers/net/macvlan.c`, `drivers/net/ipvlan`, `net/8021q/vlan_core.c`, `net/bridge/br_input.c`, `drivers/net/bonding`.
-const KINDS: [&str; 8] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan", "bond", "team", "bridge"];
+const KINDS: [&str; 9] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan", "bond", "team", "bridge", REDIRECTED];
+
+/// One whose packets come up in the poll of another interface if a BPF program redirects them (`bpf_redirect_peer`), as Cilium's does.
+const REDIRECTED: &str = "netkit";
 
 /// What is to be said of an interface without instances whose sockets learn ids all the same; `None` if it is none of these.
 pub(super) fn finding(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
@@ -34,13 +37,15 @@ pub(super) fn finding(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
                 through.with_id, through.count, program.name, program.pid
             )
         }
+        None if kind == REDIRECTED => format!(
+            "{name} ({kind}) has no NAPI instance of its own: its packets come up in the poll of the interface that a BPF program redirects them from, \
+             and else in the backlog of a CPU."
+        ),
         None => format!(
             "{name} ({kind}) has no NAPI instance of its own: its packets come up in the poll of the interface below it."
         ),
     };
     let why = "Sockets learn the instance of the interface below (SO_INCOMING_NAPI_ID), also where that is in another namespace, so busy polling \
                acts for them. Settings of the instance and a mode are to be applied at that interface.";
-    let advice = "ip -d link show names the interface below (link-netnsid: in another namespace, such as the host's). Apply the mode there: \
-                  napier doctor and napier napi-get list its instances.";
-    Some(Finding::new("instances-below", Severity::Note, what, why).of(device).advice(advice))
+    Some(Finding::new("instances-below", Severity::Note, what, why).of(device).advice(super::pair::below(device)))
 }

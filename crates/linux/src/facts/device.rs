@@ -14,6 +14,9 @@ use crate::setting::text::cpu_mask;
 /// More queues than any device has: a bound of the loop that asks for one after the other.
 const QUEUES_MAX: u32 = 4096;
 
+/// With more interfaces it is not looked where each leads to: that is a look at all processes.
+const FEW: usize = 8;
+
 pub(super) fn read(source: &Source<'_>, facts: &mut Facts, wanted: Option<&str>) -> Result<(), FactsError> {
     let all = source.kernel.links().map_err(FactsError::List)?;
     if let Some(name) = wanted
@@ -25,6 +28,7 @@ pub(super) fn read(source: &Source<'_>, facts: &mut Facts, wanted: Option<&str>)
     let napis = source.kernel.napis();
     facts.napi_ids = napis.iter().flatten().map(|info| info.id).collect();
     let held = source.kernel.held();
+    let is_few = all.len() <= FEW;
     for (ifindex, name, kind) in all {
         let is_asked = wanted == Some(name.as_str());
         let device = DeviceRef { ifindex, name };
@@ -34,6 +38,9 @@ pub(super) fn read(source: &Source<'_>, facts: &mut Facts, wanted: Option<&str>)
         let own = napis.as_ref().map(|all| all.iter().filter(|info| info.ifindex == ifindex).copied().collect());
         let mut found = one(source, device, kind, own, &mut facts.unseen);
         (found.is_asked, found.is_held) = (is_asked, held.contains(&ifindex));
+        if is_asked || is_few {
+            found.leads_to = source.kernel.leads_to(&found.device);
+        }
         if is_asked || found.is_up {
             facts.devices.push(found);
         }
@@ -116,6 +123,7 @@ fn one(
         channels: kernel.ethtool(ifindex, Group::Channels),
         rings: kernel.ethtool(ifindex, Group::Rings),
         coalesce: kernel.ethtool(ifindex, Group::Coalesce),
+        leads_to: None,
         gro: kernel.ethtool(ifindex, Group::Features).get("rx-gro").map(|value| value == "on"),
         device,
     }

@@ -23,6 +23,7 @@ use crate::root::Root;
 
 pub use crate::irqs::{Irq, Role};
 pub use crate::observe::parts::{Epoll, EpollParams, Program, Ring, Socket, Thread, Through};
+pub use crate::wiring::LeadsTo;
 pub use losses::{Losses, Lost, Watched};
 pub use picture::{Picture, PictureContents, PictureError};
 pub use program::{namespace_of, program};
@@ -215,6 +216,9 @@ pub struct DeviceFacts {
     pub coalesce: BTreeMap<String, String>,
     /// `ethtool -k`: generic receive offload, where there is such a switch.
     pub gro: Option<bool>,
+    /// The interface below it, or the other end of its pair; of one among many it is not looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<LeadsTo>,
 }
 
 /// What `sysfs` says for all instances of an interface.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
+use napier_core::control::NapiInfo;
 use rustix::net::{getpeername, getsockname};
 
 use super::machine::{names, text};
@@ -15,7 +16,7 @@ use crate::descriptors::copies::{self, Asked};
 use crate::descriptors::ring::RingState;
 use crate::descriptors::{Kind, Process, RingValue};
 use crate::socket::BusyOption;
-use crate::{Netns, epoll, link, socket, sys};
+use crate::{Netns, epoll, link, netdev, socket, sys};
 
 /// Descriptors of a program that are looked at; of more it is said.
 const DESCRIPTORS_MAX: usize = 16384;
@@ -28,7 +29,8 @@ pub fn namespace_of(pid: u32) -> io::Result<Netns> {
     Ok(Netns::of(File::open(format!("/proc/{pid}/ns/net"))?.into()))
 }
 
-/// What a process has now, with what could not be seen of it; in the namespace of the calling thread.
+/// What a process has now, with what could not be seen of it. Its connections are counted by the interfaces of the calling thread's namespace; if
+/// it is in another one, by those here whose instances its sockets have learned, and the others by `NAME of its namespace`.
 ///
 /// # Errors
 /// There is no such process.
@@ -58,7 +60,7 @@ fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), Ke
     }
     // A copy has effects: each is there for these calls only, and no thread waits for its close.
     let asked = found.iter().map(|(fd, kind)| Asked { process: process.clone(), fd: *fd, kind: *kind }).collect();
-    let (wanted, places) = (found.clone(), Places::read());
+    let (wanted, places) = (found.clone(), Places::of(&process));
     let answers = copies::each(asked, move |at, copy| match wanted[at] {
         (fd, Kind::Epoll) => DescriptorFacts::Epoll(epoll_facts(pid, fd, copy)),
         (fd, Kind::Ring(_)) => DescriptorFacts::Ring(ring_facts(fd, copy)),
@@ -140,35 +142,60 @@ fn ends(socket: BorrowedFd<'_>) -> ConnectionEnds {
     ConnectionEnds::Internet(address(getsockname(socket)).zip(address(peer)))
 }
 
-/// Which address is which interface's, in the namespace of the calling thread.
-struct Places(BTreeMap<IpAddr, String>);
+/// Which address is which interface's, in the namespace of a program.
+struct Places {
+    addresses: BTreeMap<IpAddr, String>,
+    /// Which instance is which interface's in the namespace of the calling thread, if the program is in another one.
+    instances: Option<BTreeMap<u32, String>>,
+}
+
+/// By what the interfaces of a program's own namespace are told from those of the calling thread's.
+const THERE: &str = " of its namespace";
 
 impl Places {
-    fn read() -> Self {
-        let names: BTreeMap<u32, String> =
-            link::all().unwrap_or_default().into_iter().map(|(ifindex, name, _)| (ifindex, name)).collect();
-        let named = |(address, ifindex): (IpAddr, u32)| Some((address, names.get(&ifindex)?.clone()));
-        Self(link::all_addresses().unwrap_or_default().into_iter().filter_map(named).collect())
+    fn of(process: &Process) -> Self {
+        match process.netns_apart() {
+            None => Self { addresses: addresses(""), instances: None },
+            Some(netns) => {
+                let names = interfaces();
+                let infos = netdev::napi_dump(None).unwrap_or_default();
+                let instance = |info: NapiInfo| Some((info.id, names.get(&info.ifindex)?.clone()));
+                let addresses = netns.run(|| addresses(THERE)).unwrap_or_default();
+                Self { addresses, instances: Some(infos.into_iter().filter_map(instance).collect()) }
+            }
+        }
     }
 
     /// Where the packets of a connection between these two come in: of one with an address of our own, by loopback.
-    fn of(&self, own: IpAddr, peer: IpAddr) -> Option<&str> {
-        let is_here = peer.is_loopback() || self.0.contains_key(&peer);
-        if is_here { Some("lo") } else { self.0.get(&own).map(String::as_str) }
+    fn by_address(&self, own: IpAddr, peer: IpAddr) -> Option<&str> {
+        let is_here = peer.is_loopback() || self.addresses.contains_key(&peer);
+        if is_here { Some("lo") } else { self.addresses.get(&own).map(String::as_str) }
     }
 
     /// Counts a socket where its packets come in.
     fn note(&self, fd: i32, ends: ConnectionEnds, napi_id: Option<u32>, program: &mut Program) {
         let ConnectionEnds::Internet(ends) = ends else { return };
         program.internet.insert(fd);
-        if let Some((own, peer)) = ends
-            && let Some(device) = self.of(own, peer)
-        {
+        let Some((own, peer)) = ends else { return };
+        let learned = napi_id.and_then(|id| self.instances.as_ref()?.get(&id)).map(String::as_str);
+        if let Some(device) = learned.or_else(|| self.by_address(own, peer)) {
             let through = program.connections.entry(device.to_owned()).or_default();
             through.count += 1;
             through.with_id += u32::from(napi_id.is_some());
         }
     }
+}
+
+/// Interfaces of the calling thread's namespace, by their numbers.
+fn interfaces() -> BTreeMap<u32, String> {
+    link::all().unwrap_or_default().into_iter().map(|(ifindex, name, _)| (ifindex, name)).collect()
+}
+
+/// Addresses of the calling thread's namespace and the names of their interfaces, with `end` behind.
+fn addresses(end: &str) -> BTreeMap<IpAddr, String> {
+    let names = interfaces();
+    let named = |(address, ifindex): (IpAddr, u32)| Some((address, format!("{}{end}", names.get(&ifindex)?)));
+    link::all_addresses().unwrap_or_default().into_iter().filter_map(named).collect()
 }
 
 #[cfg(test)]
@@ -178,11 +205,12 @@ mod tests {
     #[test]
     fn connections_with_an_address_of_this_machine_come_by_loopback() {
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let places = Places([(ip("10.0.0.1"), "eth0".to_owned()), (ip("127.0.0.1"), "lo".to_owned())].into());
-        assert_eq!(places.of(ip("10.0.0.1"), ip("10.0.0.2")), Some("eth0"));
-        assert_eq!(places.of(ip("10.0.0.1"), ip("10.0.0.1")), Some("lo"));
-        assert_eq!(places.of(ip("127.0.0.1"), ip("127.0.0.1")), Some("lo"));
-        assert_eq!(places.of(ip("10.0.0.9"), ip("10.0.0.2")), None, "an address that has gone");
+        let addresses = [(ip("10.0.0.1"), "eth0".to_owned()), (ip("127.0.0.1"), "lo".to_owned())].into();
+        let places = Places { addresses, instances: None };
+        assert_eq!(places.by_address(ip("10.0.0.1"), ip("10.0.0.2")), Some("eth0"));
+        assert_eq!(places.by_address(ip("10.0.0.1"), ip("10.0.0.1")), Some("lo"));
+        assert_eq!(places.by_address(ip("127.0.0.1"), ip("127.0.0.1")), Some("lo"));
+        assert_eq!(places.by_address(ip("10.0.0.9"), ip("10.0.0.2")), None, "an address that has gone");
     }
 
     #[test]

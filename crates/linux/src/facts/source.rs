@@ -6,12 +6,12 @@ use std::io;
 use napier_core::control::{NapiInfo, QueueKind};
 use rustix::thread::CapabilitySet;
 
-use super::{Lost, Thread};
+use super::{LeadsTo, Lost, Thread};
 use crate::device::{self, DeviceError};
 use crate::ethtool::{self, Group};
 use crate::netdev::{self as napi, KernelQueue, Netdev};
 use crate::root::Root;
-use crate::{change, link};
+use crate::{change, link, wiring};
 
 /// `include/uapi/linux/netdev.h NETDEV_XDP_ACT_XSK_ZEROCOPY`.
 const ZERO_COPY: u64 = 1 << 3;
@@ -33,6 +33,10 @@ pub(super) trait Answers {
     fn ethtool(&self, ifindex: u32, group: Group) -> BTreeMap<String, String>;
     /// Whether an XDP program is attached.
     fn has_xdp(&self, interface: &str) -> bool;
+    /// What an interface leads to.
+    fn leads_to(&self, _device: &change::DeviceRef) -> Option<LeadsTo> {
+        None
+    }
     /// A file below the interface's folder in this namespace's `sysfs`.
     fn file(&self, interface: &str, file: &str) -> Result<String, DeviceError>;
     /// A thread, if it lives.
@@ -85,6 +89,10 @@ impl Answers for Here {
 
     fn has_xdp(&self, interface: &str) -> bool {
         link::has_xdp(interface).unwrap_or(false)
+    }
+
+    fn leads_to(&self, device: &change::DeviceRef) -> Option<LeadsTo> {
+        wiring::leads_to(device)
     }
 
     fn file(&self, interface: &str, file: &str) -> Result<String, DeviceError> {

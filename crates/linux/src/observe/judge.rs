@@ -6,7 +6,7 @@ use napier_core::control::plan::Plan;
 use napier_core::control::{NapiChange, ThreadedSetting};
 use serde::Serialize;
 
-use super::{Needs, Unreached, WindowCounts, unreached};
+use super::{Needs, Polls, Unreached, WindowCounts, unreached};
 use crate::observe::parts::{Program, Through};
 
 /// With fewer packets nothing is said.
@@ -154,9 +154,15 @@ pub fn elsewhere(device: &str, mode: &str, programs: &[Program]) -> Option<Strin
 #[must_use]
 pub fn judge(seen: &Evidence<'_>) -> Observation {
     let packets = seen.window.received.map(|received| received.packets);
-    let (polls, polls_unknown) = shares(seen);
-    let work = seen.window.polls.as_ref().filter(|_| polls.is_some()).map(|polls| polls.work);
-    let taken = seen.window.received.and_then(|received| received.polled).or(work);
+    let (own, polls_unknown) = polls_of(seen).map_or_else(|why| (None, why), |polls| (Some(polls), None));
+    let polls = own.as_ref().map(|own| shares(seen, own));
+    // Of some instances alone it is not known what the others took.
+    let of_name = seen.window.polls.as_ref().map_or(0, |polls| polls.instances);
+    let taken = seen
+        .window
+        .received
+        .and_then(|received| received.polled)
+        .or(own.filter(|own| own.instances == of_name).map(|own| own.work));
     let mut verdict = Observation {
         acts: Acts::Unknown,
         seconds: seen.window.span.as_secs_f64(),
@@ -173,16 +179,24 @@ pub fn judge(seen: &Evidence<'_>) -> Observation {
     verdict
 }
 
-/// Interfaces of other namespaces may have the same name, and the tracepoint tells names alone.
-fn shares(seen: &Evidence<'_>) -> (Option<Shares>, Option<String>) {
-    let Some(polls) = &seen.window.polls else { return (None, seen.window.no_polls.clone()) };
-    if polls.instances > seen.instances {
-        let why = format!("polls of interfaces called {} in other namespaces are not told apart", seen.device);
-        return (None, Some(why));
+/// Interfaces of other namespaces may have the same name, and the tracepoint tells names alone: then those of instances count that the program's
+/// threads, or the interface's own, have polled.
+fn polls_of(seen: &Evidence<'_>) -> Result<Polls, Option<String>> {
+    let Some(polls) = &seen.window.polls else { return Err(seen.window.no_polls.clone()) };
+    if polls.instances <= seen.instances {
+        return Ok(polls.clone());
     }
+    let own = polls.of_instances_of(&seen.tids.union(seen.napi_threads).copied().collect());
+    if (1..=seen.instances).contains(&own.instances) {
+        return Ok(own);
+    }
+    Err(Some(format!("polls of interfaces called {} in other namespaces are not told apart", seen.device)))
+}
+
+fn shares(seen: &Evidence<'_>, polls: &Polls) -> Shares {
     let (program, napi_threads) = (polls.by(seen.tids), polls.by(seen.napi_threads));
     let others = polls.total() - polls.softirq - program - napi_threads;
-    (Some(Shares { program, softirq: polls.softirq, napi_threads, others }), None)
+    Shares { program, softirq: polls.softirq, napi_threads, others }
 }
 
 fn connections(seen: &Evidence<'_>) -> Through {

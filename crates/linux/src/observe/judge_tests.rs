@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::observe::parts::{Epoll, EpollParams};
-use crate::observe::{How, Polls, Received, Waits};
+use crate::observe::{How, InstancePolls, Polls, Received, Waits};
 
 const SUSPENDS: Needs = Needs { epolls: true, sockets: false, suspends: true, is_poll_busy: false };
 
@@ -17,7 +17,7 @@ fn window(packets: u64, polled: Option<u64>, polls: Option<Polls>) -> WindowCoun
 /// By softirq, and by the threads 7 (of the program), 20 (of an instance) and 30.
 fn polls(softirq: u64, threads: [u64; 3], work: u64) -> Polls {
     let threads: BTreeMap<u32, u64> = [7, 20, 30].into_iter().zip(threads).filter(|(_, polls)| *polls > 0).collect();
-    Polls { softirq, threads, work, instances: 1 }
+    Polls { softirq, threads, work, instances: 1, each: Vec::new() }
 }
 
 fn program(with_id: u32) -> Program {
@@ -100,6 +100,13 @@ fn nothing_is_said_of_too_few_packets_or_of_what_is_not_shown() {
     let verdict = judged(WhoPolls::Program, SUSPENDS, &twice, &[program(4)]);
     assert_eq!((verdict.acts, verdict.polls), (Acts::Unknown, None));
     assert!(verdict.lines[0].contains("other namespaces"), "{verdict:?}");
+    // Of which the program polls one: that is its own, as the `eth0` of each container is.
+    let one = |softirq, tid, polls| InstancePolls { softirq, threads: [(tid, polls)].into(), work: softirq };
+    let each = vec![one(100, 7, 900), one(5000, 30, 1)];
+    let told = window(1000, None, Some(Polls { instances: 2, each, ..polls(5100, [900, 0, 1], 5100) }));
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &told, &[program(4)]);
+    assert_eq!((verdict.acts, verdict.taken), (Acts::Yes, None), "what others took is not known: {verdict:?}");
+    assert_eq!(verdict.polls, Some(Shares { program: 900, softirq: 100, napi_threads: 0, others: 0 }));
 }
 
 #[test]

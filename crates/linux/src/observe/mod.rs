@@ -24,7 +24,7 @@ use serde::Serialize;
 pub(crate) use counters::polled_of_veth;
 pub use counters::{Received, received};
 pub use judge::{Acts, Evidence, Miss, Observation, Shares, WhoPolls, elsewhere, judge};
-pub use polls::{Polling, Polls};
+pub use polls::{InstancePolls, Polling, Polls};
 pub use reach::{Needs, Unreached, unreached};
 pub use waits::{How, Waits};
 

@@ -23,6 +23,20 @@ pub struct Polls {
     pub work: u64,
     /// Instances that were polled. More than the interface has: interfaces of other namespaces have its name.
     pub instances: usize,
+    /// The same of each of them.
+    #[serde(skip)]
+    pub each: Vec<InstancePolls>,
+}
+
+/// Polls of one instance.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct InstancePolls {
+    /// In softirq.
+    pub softirq: u64,
+    /// By threads themselves.
+    pub threads: BTreeMap<u32, u64>,
+    /// Packets that they took.
+    pub work: u64,
 }
 
 impl Polls {
@@ -30,6 +44,27 @@ impl Polls {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.softirq + self.threads.values().sum::<u64>()
+    }
+
+    fn of(each: Vec<InstancePolls>) -> Self {
+        let mut polls = Self { instances: each.len(), ..Self::default() };
+        for one in &each {
+            polls.softirq += one.softirq;
+            polls.work += one.work;
+            for (tid, count) in &one.threads {
+                *polls.threads.entry(*tid).or_default() += count;
+            }
+        }
+        polls.each = each;
+        polls
+    }
+
+    /// Of instances alone that one of these threads has polled: a busy polling thread polls the instance of its own sockets, whatever else has the
+    /// name of its interface.
+    #[must_use]
+    pub fn of_instances_of(&self, tids: &BTreeSet<u32>) -> Self {
+        let is_theirs = |one: &&InstancePolls| one.threads.keys().any(|tid| tids.contains(tid));
+        Self::of(self.each.iter().filter(is_theirs).cloned().collect())
     }
 
     /// Those that some threads made.
@@ -44,8 +79,8 @@ impl Polls {
 pub struct Polling {
     tracer: Tracer,
     filter: String,
-    polls: Polls,
-    instances: BTreeSet<String>,
+    /// By what the kernel calls an instance.
+    each: BTreeMap<String, InstancePolls>,
 }
 
 impl Polling {
@@ -57,7 +92,7 @@ impl Polling {
         let tracer = Tracer::new()?;
         tracer.buffer(TRACE_KIB)?;
         let filter = format!("dev_name == \"{name}\"");
-        Ok(Self { tracer, filter, polls: Polls::default(), instances: BTreeSet::new() })
+        Ok(Self { tracer, filter, each: BTreeMap::new() })
     }
 
     /// Begins a window.
@@ -65,7 +100,7 @@ impl Polling {
     /// # Errors
     /// [`TraceError`].
     pub fn begin(&mut self) -> Result<(), TraceError> {
-        (self.polls, self.instances) = (Polls::default(), BTreeSet::new());
+        self.each.clear();
         self.tracer.clear()?;
         self.tracer.record(NAPI_POLL, Some(&self.filter))
     }
@@ -88,8 +123,7 @@ impl Polling {
     /// [`TraceError`].
     pub fn end(&mut self) -> Result<Polls, TraceError> {
         self.tracer.stop()?;
-        self.polls.instances = self.instances.len();
-        Ok(std::mem::take(&mut self.polls))
+        Ok(Polls::of(std::mem::take(&mut self.each).into_values().collect()))
     }
 
     /// Events that a processor still had stand for all that it counted.
@@ -103,21 +137,23 @@ impl Polling {
             // What came between the count and the look is in the look alone.
             let all = seen.total().max(kept);
             let scaled = |part: u64| (u128::from(part) * u128::from(all) / u128::from(kept)) as u64;
-            let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
-            let mut work = 0;
+            let mut found: BTreeMap<&str, InstancePolls> = BTreeMap::new();
             for event in of_cpu() {
-                if !event.in_softirq {
-                    *threads.entry(event.tid).or_default() += 1;
+                let one = found.entry(event.field("struct").unwrap_or_default()).or_default();
+                match event.in_softirq {
+                    true => one.softirq += 1,
+                    false => *one.threads.entry(event.tid).or_default() += 1,
                 }
-                work += event.field("work").and_then(|work| work.parse().ok()).unwrap_or(0);
-                self.instances.extend(event.field("struct").map(ToOwned::to_owned));
+                one.work += event.field("work").and_then(|work| work.parse().ok()).unwrap_or(0);
             }
-            let by_threads: u64 = threads.values().sum();
-            self.polls.softirq += scaled(kept - by_threads);
-            for (tid, polls) in threads {
-                *self.polls.threads.entry(tid).or_default() += scaled(polls);
+            for (name, one) in found {
+                let all = self.each.entry(name.to_owned()).or_default();
+                all.softirq += scaled(one.softirq);
+                all.work += scaled(one.work);
+                for (tid, polls) in one.threads {
+                    *all.threads.entry(tid).or_default() += scaled(polls);
+                }
             }
-            self.polls.work += scaled(work);
         }
     }
 }

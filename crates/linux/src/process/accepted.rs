@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::Netns;
 use crate::descriptors::sockets::{self, SocketRow, Wanted};
 
 /// Which connections were there before their listener was set.
@@ -10,16 +11,29 @@ use crate::descriptors::sockets::{self, SocketRow, Wanted};
 pub(super) struct Accepted {
     /// Their cookies.
     early: BTreeSet<u64>,
+    /// The namespace of the program, if it is not the calling thread's.
+    netns: Option<Netns>,
 }
 
 impl Accepted {
-    /// Of these sockets, by their inodes, those that were accepted from a listener that is among `done`. Those of another namespace,
-    /// and of kernels that do not list sockets, are not told apart.
+    /// The program is in another namespace.
+    pub(super) fn enter(&mut self, netns: Netns) {
+        self.netns = Some(netns);
+    }
+
+    /// Inodes of sockets that receive for an address; `None` where the kernel does not list them.
+    pub(super) fn receivers(&self) -> Option<BTreeSet<u64>> {
+        let rows = sockets::list_in(self.netns.as_ref(), Wanted::Receivers).ok()?;
+        Some(rows.into_iter().map(|row| row.inode).collect())
+    }
+
+    /// Of these sockets, by their inodes, those that were accepted from a listener that is among `done`. Those of another namespace than
+    /// the program's, and of kernels that do not list sockets, are not told apart.
     pub(super) fn of(&mut self, asked: &[u64], done: &BTreeSet<u64>) -> BTreeSet<u64> {
         if asked.is_empty() || done.is_empty() {
             return BTreeSet::new();
         }
-        let Ok(rows) = sockets::list(Wanted::Tcp) else { return BTreeSet::new() };
+        let Ok(rows) = sockets::list_in(self.netns.as_ref(), Wanted::Tcp) else { return BTreeSet::new() };
         let asked: BTreeSet<u64> = asked.iter().copied().collect();
         self.among(&rows, &asked, done)
     }
@@ -45,7 +59,7 @@ impl Accepted {
 
     /// Takes note that these were set just now: what some of them had accepted before has nothing of it.
     pub(super) fn were_set(&mut self, new: &BTreeSet<u64>) {
-        let Ok(rows) = sockets::list(Wanted::Tcp) else { return };
+        let Ok(rows) = sockets::list_in(self.netns.as_ref(), Wanted::Tcp) else { return };
         let ports = ports(&rows, |inode| new.contains(&inode));
         let early = rows.iter().filter(|row| !row.is_listening && ports.contains(&row.port));
         self.early.extend(early.map(|row| row.cookie));
@@ -66,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_a_set_listener_accepts_later_has_what_it_has() {
-        let mut accepted = Accepted { early: BTreeSet::from([105]) };
+        let mut accepted = Accepted { early: BTreeSet::from([105]), netns: None };
         let rows = [row(1, 80, true), row(2, 80, false), row(3, 81, false), row(5, 80, false), row(6, 80, false)];
         let asked = BTreeSet::from([2, 3, 4, 5]);
         assert_eq!(accepted.among(&rows, &asked, &BTreeSet::from([1])), BTreeSet::from([2]));

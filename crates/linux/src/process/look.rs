@@ -1,13 +1,11 @@
 //! What the watcher asks of descriptors, and sets: each by a copy that is there for these calls only.
 
-use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
 use rustix::net::getpeername;
 
 use crate::descriptors::copies::{self, Asked};
 use crate::descriptors::ring::RingState;
-use crate::descriptors::sockets::{self, Wanted};
 use crate::descriptors::values::{
     EpollValue, SocketValue, epoll_value, is_internet, read_option, set_epoll, write_option,
 };
@@ -134,9 +132,4 @@ pub(super) fn set_sockets(asked: &[(Asked, SocketSeen)]) -> Vec<Result<bool, Key
 /// `SO_COOKIE`.
 pub(super) fn cookie(fd: BorrowedFd<'_>) -> Option<u64> {
     sys::socket_cookie(fd, libc::SO_COOKIE).ok()
-}
-
-/// Inodes of sockets that receive for an address; `None` where the kernel does not list them.
-pub(super) fn receivers() -> Option<BTreeSet<u64>> {
-    sockets::list(Wanted::Receivers).ok().map(|rows| rows.into_iter().map(|row| row.inode).collect())
 }

@@ -15,6 +15,7 @@ mod library;
 mod look;
 mod met;
 mod preload;
+mod roots;
 mod signals;
 mod strict;
 mod tree;
@@ -22,6 +23,7 @@ mod watcher;
 
 use std::path::PathBuf;
 
+pub use crate::cgroup::Cgroup;
 pub use crate::descriptors::{
     DescriptorKey, DescriptorSetting, EpollValue, Kind, ONLY_EPOLL, OwnSettings, Process, ProcessRef, ProgramKey,
     ProgramSettings, RingValue, SocketValue,
@@ -29,10 +31,11 @@ pub use crate::descriptors::{
 pub use child::{Ended, Program};
 pub use met::{Library, LibraryCounts, Meeting, library_in};
 pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be};
+pub use roots::Roots;
 pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
 pub use strict::{Answer, HeldCall, Strict};
 pub use tree::descendants;
-pub use watcher::{MissedRing, Roots, Scan, Watcher};
+pub use watcher::{MissedRing, Scan, Watcher};
 
 /// The former name, for one version.
 #[deprecated(note = "it is `HeldCall`")]

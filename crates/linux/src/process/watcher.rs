@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 pub use rings::MissedRing;
 use rings::Rings;
 
+use super::Roots;
 use super::accepted::Accepted;
-use crate::descriptors::copies::Asked;
-
-use super::tree::descendants;
-use super::tree::hold;
+use super::tree::{descendants, hold};
+use crate::Netns;
 use crate::change::{AS_MADE, Entry, IN_FORCE, Key, KeyError, Ledger};
+use crate::descriptors::copies::Asked;
 use crate::descriptors::ring::are_alone;
 use crate::descriptors::steer::Steering;
 use crate::descriptors::{DescriptorKey, DescriptorSetting, Kind, Process, ProgramKey, ProgramSettings};
@@ -31,16 +31,6 @@ const LATER: Duration = Duration::from_millis(100);
 const YOUNG: Duration = Duration::from_secs(1);
 /// A look takes at most this part of the time from one to the next: a program may have very many descriptors.
 const REST: u32 = 20;
-
-/// Which processes are a program's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Roots {
-    /// This process and its descendants.
-    Process(u32),
-    /// The descendants of the calling process: all that it has started, and, where it is a subreaper
-    /// (`PR_SET_CHILD_SUBREAPER`), those whose parents have ended.
-    Children,
-}
 
 /// What one look found.
 #[derive(Debug, Default)]
@@ -121,6 +111,7 @@ impl Watcher {
     /// A watcher that has not looked yet.
     #[must_use]
     pub fn new(settings: ProgramSettings, roots: Roots, now: Instant) -> Self {
+        let is_first = !matches!(roots, Roots::Children);
         let own = Process::open(std::process::id()).and_then(|own| own.descriptors()).unwrap_or_default();
         Self {
             settings,
@@ -134,13 +125,18 @@ impl Watcher {
             steering: Steering::default(),
             rings: Rings::default(),
             are_made_set: false,
-            is_first: matches!(roots, Roots::Process(_)),
+            is_first,
             noted: 0,
             young_until: now + YOUNG,
             rest: Duration::ZERO,
             epolls_set: 0,
             sockets_set: 0,
         }
+    }
+
+    /// Tells it that the program is in another network namespace than the calling thread.
+    pub fn enter(&mut self, netns: Netns) {
+        self.accepted.enter(netns);
     }
 
     /// Tells it that descriptors are made with the settings: one that has them has them of this process.
@@ -222,11 +218,12 @@ impl Watcher {
     fn list(&self) -> BTreeSet<u32> {
         // A process stays the program's after its parent has ended.
         let known: Vec<u32> = self.watched.keys().copied().collect();
-        let (own, root) = match self.roots {
-            Roots::Process(pid) => (pid, Some(pid)),
-            Roots::Children => (std::process::id(), None),
+        let theirs = match self.roots {
+            // What they start is in it too.
+            Roots::Cgroup(_) => Vec::new(),
+            Roots::Process(_) | Roots::Children => known,
         };
-        root.into_iter().chain(known.into_iter().chain([own]).flat_map(descendants)).collect()
+        self.roots.pids().into_iter().chain(theirs.into_iter().flat_map(descendants)).collect()
     }
 
     fn find_processes(&mut self, scan: &mut Scan) {

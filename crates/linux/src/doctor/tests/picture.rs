@@ -65,6 +65,7 @@ pub(super) fn quiet() -> Facts {
         rings: BTreeMap::new(),
         coalesce: names(&[("rx-usecs", "0"), ("adaptive-rx", "off")]),
         gro: Some(true),
+        leads_to: None,
     };
     Facts {
         kernel: Kernel { release: "7.3.0".to_owned(), version: (7, 3) },

@@ -82,7 +82,7 @@ impl Watcher {
         if asked.iter().all(|one| self.steering.is_settled(inode(one))) && self.steering.changed().is_empty() {
             return;
         }
-        let receivers = look::receivers();
+        let receivers = self.accepted.receivers();
         let may_be = |one: &&Asked| {
             !self.steering.is_settled(inode(one)) && receivers.as_ref().is_none_or(|all| all.contains(&inode(one)))
         };
