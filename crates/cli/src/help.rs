@@ -93,6 +93,16 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ("mode show", &[("napier mode show", "the mode of each interface's NAPI instances, and what keeps it")]),
     ("mode clear", &[("sudo napier mode clear --dev eth0", "back to what was there")]),
     (
+        "mode enable",
+        &[("sudo napier mode enable --unit memcached --dev eth0 --mode suspend20 --now", "for a service of systemd")],
+    ),
+    ("mode disable", &[("sudo napier mode disable --unit memcached", "puts everything back, and leaves no file")]),
+    (
+        "mode keep",
+        &[("sudo napier mode keep --dev eth0 --mode suspend20 --queues 0-1", "in the foreground, until it is ended")],
+    ),
+    ("mode list", &[("napier mode list", "whether each is in force and acts")]),
+    (
         "advise",
         &[
             ("napier advise --rate 120k --p99 250", "99 % of the answers within 250 us"),

@@ -82,7 +82,7 @@ enum Command {
     /// What stays changed on this machine until it is asked back
     #[command(subcommand)]
     Host(host::Host),
-    /// Modes that stay on an interface without this command
+    /// Modes that stay, on an interface or with a service
     #[command(subcommand)]
     Mode(mode::ModeCommand),
     /// Say which mode to take for a workload, from a simulated machine, and what would change that
@@ -229,7 +229,11 @@ pub fn main() -> ExitCode {
     };
     colour::apply(cli.color);
     // A program that is run inherits what is ignored, as if it were started without this command.
-    let is_run = matches!(cli.command, Command::Run(_));
+    let is_run = match &cli.command {
+        Command::Run(_) => true,
+        Command::Mode(mode) => mode.is_keep(),
+        _ => false,
+    };
     // The live view gives its terminal back first, whatever comes how often.
     let is_view = matches!(&cli.command, Command::Top(args) if args.is_live());
     let signals: &[i32] = if is_view { &[] } else { &[SIGINT, SIGTERM] };
@@ -245,14 +249,14 @@ pub fn main() -> ExitCode {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let interrupted = &interrupt.flag;
     napier_linux::given::heed(interrupt.flag.clone());
-    napier_linux::change::called(changes_by(&cli.command));
+    napier_linux::change::called(&changes_by(&cli.command));
     let recovered = if changes_nothing(&cli.command) { Vec::new() } else { host::recover_and_say() };
     let result = match cli.command {
         Command::Compare(args) => compare::run(&args, interrupted),
         Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args, interrupted),
         Command::Host(host) => host::run(&host, recovered),
-        Command::Mode(mode) => mode::run(&mode),
+        Command::Mode(mode) => mode::run(&mode, interrupted),
         Command::Advise(args) => advise::run(&args, interrupted),
         Command::Bench(bench) => bench::run(&bench, interrupted),
         Command::Sim(sim) => sim::run(&sim, interrupted),
@@ -292,16 +296,17 @@ fn changes_nothing(command: &Command) -> bool {
 }
 
 /// The command in words, for what it changes on this machine.
-fn changes_by(command: &Command) -> &'static str {
-    match command {
+fn changes_by(command: &Command) -> String {
+    let name = match command {
+        Command::Mode(mode) => return mode.name(),
         Command::Run(args) => args.name(),
         Command::Host(host) => host.name(),
-        Command::Mode(mode) => mode.name(),
         Command::Compare(_) => "compare",
         Command::Doctor(_) => "doctor --fix",
         Command::Conform(_) => "conform",
         _ => "",
-    }
+    };
+    name.to_owned()
 }
 
 /// Says why a command failed, if that is not said yet; the exit status.

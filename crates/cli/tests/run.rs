@@ -10,6 +10,8 @@ mod bench;
 mod common;
 #[path = "run/faults.rs"]
 mod faults;
+#[path = "run/keep.rs"]
+mod keep;
 #[path = "run/ledger.rs"]
 mod ledger;
 #[path = "run/loops.rs"]
@@ -18,10 +20,10 @@ mod loops;
 mod mode;
 #[path = "run/programs.rs"]
 mod programs;
-#[path = "run/rings.rs"]
-mod rings;
 #[path = "run/queues.rs"]
 mod queues;
+#[path = "run/rings.rs"]
+mod rings;
 #[path = "run/seen.rs"]
 mod seen;
 #[path = "run/steer.rs"]

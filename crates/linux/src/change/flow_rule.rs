@@ -43,7 +43,7 @@ impl FlowRuleKey {
             )),
             EthtoolError::NotHere(_) => KeyError::NotHere(format!(
                 "the driver of {name} takes no flow rules (ethtool -n {name}), so no port can be sent to a queue: run without --port, and \
-                 with --steer let each connection go to the listener of the queue that it comes by"
+                 with --steer let each connection go to the listener of the queue that it arrives on"
             )),
             EthtoolError::Io(error) => KeyError::Io(error),
             error => KeyError::Refused(error.to_string()),

@@ -15,7 +15,8 @@ use serde::Serialize;
 use super::header::{JournalHeader, Keep, Scope, VERSION};
 use super::line::Entry;
 use super::machine::MachineLock;
-use super::read::{lock, sum, sync_folder};
+use super::read::{lock, sync_folder};
+use super::sum::sum;
 
 /// Bytes that are taken for each line before the first is written; no entry is longer.
 const LINE_BYTES: u64 = 1024;

@@ -31,6 +31,7 @@ mod queues;
 mod read;
 mod recover;
 mod show;
+mod sum;
 pub(crate) mod thread;
 mod trial;
 mod undo;

@@ -7,7 +7,7 @@ use super::instances::instances;
 use super::key::Key;
 use super::line::Line;
 use super::napi::{NapiAttribute, NapiKey};
-use super::queues::{Queues, Served, serving};
+use super::queues::{Queues, ServedQueue, serving};
 use crate::root::Root;
 use crate::setting::{DeviceRef, KeyError};
 
@@ -34,7 +34,7 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
 /// As [`lines_of`]; there is no such queue, or its instance serves another one too; the mode would change what this kernel has for
 /// a whole interface alone.
 pub fn lines_of_queues(plan: &Plan, device: &DeviceRef, queues: &Queues) -> Result<Vec<Line>, KeyError> {
-    let of = |Served { queue, place, info }| Owned { place, queue: Some(queue), info };
+    let of = |ServedQueue { queue, place, info }| Owned { place, queue: Some(queue), info };
     let owned: Vec<Owned> = serving(device, queues)?.into_iter().map(of).collect();
     // What the interface has already needs no write.
     let wide = |write: &Write, file, value: String| {

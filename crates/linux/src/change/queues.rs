@@ -9,7 +9,7 @@ use napier_core::control::{NapiInfo, QueueKind, cpu_list};
 use serde::{Deserialize, Serialize};
 
 use super::instances::instances;
-use super::read::sum;
+use super::sum::sum;
 use crate::link;
 use crate::netdev::{KernelQueue, Netdev, why_no_instance};
 use crate::setting::text::cpu_list_text;
@@ -30,7 +30,7 @@ pub struct NoQueues(String);
 
 /// The instance that serves a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Served {
+pub(super) struct ServedQueue {
     pub(super) queue: u32,
     /// Among the interface's instances.
     pub(super) place: u32,
@@ -99,7 +99,7 @@ impl fmt::Display for Queues {
 ///
 /// # Errors
 /// The interface has no such queue, the kernel does not tell which instance serves it, or the instance serves another one too.
-pub(super) fn serving(device: &DeviceRef, queues: &Queues) -> Result<Vec<Served>, KeyError> {
+pub(super) fn serving(device: &DeviceRef, queues: &Queues) -> Result<Vec<ServedQueue>, KeyError> {
     let all = served(device)?;
     chosen(&device.name, &all, queues)
 }
@@ -110,7 +110,7 @@ pub(super) fn serving_one(device: &DeviceRef, queue: u32) -> Result<Option<NapiI
 }
 
 /// Receive queues with the instances that serve them.
-fn served(device: &DeviceRef) -> Result<Vec<Served>, KeyError> {
+fn served(device: &DeviceRef) -> Result<Vec<ServedQueue>, KeyError> {
     let infos = instances(device)?;
     if infos.is_empty() {
         return Err(KeyError::NotHere(why_no_instance(&device.name)));
@@ -128,14 +128,14 @@ fn served(device: &DeviceRef) -> Result<Vec<Served>, KeyError> {
 }
 
 /// As queue-get says it; of a veth, which does not say, by order: it makes one for each receive queue, the first first.
-fn matched(queues: &[KernelQueue], infos: &[NapiInfo], is_veth: impl FnOnce() -> bool) -> Option<Vec<Served>> {
+fn matched(queues: &[KernelQueue], infos: &[NapiInfo], is_veth: impl FnOnce() -> bool) -> Option<Vec<ServedQueue>> {
     let place = |id: u32| infos.iter().position(|info| info.id == id);
-    let of = |queue: u32, place: usize| Served {
+    let of = |queue: u32, place: usize| ServedQueue {
         queue,
         place: u32::try_from(place).unwrap_or(u32::MAX),
         info: infos[place],
     };
-    let told: Vec<Served> =
+    let told: Vec<ServedQueue> =
         queues.iter().filter_map(|queue| Some(of(queue.info.id, place(queue.info.napi_id?)?))).collect();
     if !told.is_empty() {
         return Some(told);
@@ -151,16 +151,16 @@ fn is_veth(device: &DeviceRef) -> bool {
     link::all().is_ok_and(|all| all.iter().any(is_it))
 }
 
-fn chosen(device: &str, all: &[Served], queues: &Queues) -> Result<Vec<Served>, KeyError> {
+fn chosen(device: &str, all: &[ServedQueue], queues: &Queues) -> Result<Vec<ServedQueue>, KeyError> {
     let there: Queues = all.iter().map(|served| served.queue).collect();
-    let mut found: Vec<Served> = Vec::new();
+    let mut found: Vec<ServedQueue> = Vec::new();
     for queue in queues.iter() {
         let served = all.iter().find(|served| served.queue == queue).ok_or_else(|| {
             KeyError::NotHere(format!(
                 "{device} has no receive queue {queue} with a NAPI instance: it has {there} (ethtool -L changes how many)"
             ))
         })?;
-        let is_other = |other: &&Served| other.info.id == served.info.id && !queues.0.contains(&other.queue);
+        let is_other = |other: &&ServedQueue| other.info.id == served.info.id && !queues.0.contains(&other.queue);
         if let Some(other) = all.iter().find(is_other) {
             return Err(KeyError::Refused(format!(
                 "queues {queue} and {} of {device} are served by one NAPI instance ({}), which has one mode: give both to --queues, or \

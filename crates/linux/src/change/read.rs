@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::header::{JournalHeader, VERSIONS};
 use super::line::Entry;
+use super::sum::sum;
 use crate::descriptors::Process;
 
 /// What a journal says.
@@ -143,20 +144,4 @@ pub(super) fn set_aside(path: &Path) -> Option<PathBuf> {
 
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
-}
-
-/// FNV-1a: finds a line that was not written whole. Source: draft-eastlake-fnv, 64 bits.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_is_cut_has_another_sum() {
-        assert_ne!(sum(b"{\"key\":1}"), sum(b"{\"key\":1"));
-        assert_eq!(sum(b""), 0xcbf2_9ce4_8422_2325);
-    }
 }
