@@ -6,7 +6,7 @@ use std::time::Duration;
 use napier_lab::bench::{self, DeferConfig, Metric};
 use napier_lab::limits::MachineLimits;
 
-use super::print::{Shown, cell, figure, measured, show, table, words};
+use super::print::{BenchText, cell, figure, measured, show, table, words};
 use crate::progress::Doing;
 use crate::units::{self, Bare};
 
@@ -59,6 +59,6 @@ pub(crate) fn defer(args: &DeferArgs, interrupted: &AtomicBool) -> anyhow::Resul
                 args.timeout
             ),
         ];
-        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+        BenchText { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
     })
 }

@@ -2,7 +2,7 @@
 
 use napier_lab::bench::{self, Compared, GroupBenchConfig, GroupFigure};
 
-use super::print::{Shown, show};
+use super::print::{BenchText, show};
 use crate::page::plural;
 use crate::progress::Doing;
 
@@ -38,6 +38,6 @@ pub(super) fn group(args: &GroupArgs) -> anyhow::Result<()> {
              its own. What stands beside it ran in turn with it.",
             plural(args.runs, "run")
         ));
-        Shown { tables: Vec::new(), notes }
+        BenchText { tables: Vec::new(), notes }
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use napier_lab::bench::{self, Compared, MemifBenchConfig, MemifMode, MemifRole};
 
-use super::print::{Shown, figure, show, table, words};
+use super::print::{BenchText, figure, show, table, words};
 use crate::page::plural;
 use crate::progress::Doing;
 
@@ -86,6 +86,6 @@ pub(crate) fn memif(args: &MemifArgs) -> anyhow::Result<()> {
             args.seconds
         )];
         notes.extend((row.runs < args.runs).then(|| format!("The peer went before {} more.", args.runs - row.runs)));
-        Shown { tables: vec![table("", heads, vec![cells])], notes }
+        BenchText { tables: vec![table("", heads, vec![cells])], notes }
     })
 }

@@ -20,7 +20,7 @@ use clap::Subcommand;
 use napier_lab::bench::{self, Compared, RxCostConfig, UdpRrConfig, WakeupConfig, measured_entry};
 use napier_lab::html::HtmlFile;
 
-use self::print::{PAGE, Shown, figure, latency_cells, latency_heads, measured, show, table, words};
+use self::print::{BenchText, PAGE, figure, latency_cells, latency_heads, measured, show, table, words};
 use crate::Usage;
 use crate::page::plural;
 use crate::progress::Doing;
@@ -170,7 +170,7 @@ fn rx_cost(args: &RxCost) -> anyhow::Result<()> {
              callgrind; -: valgrind is not installed or was not asked."
         };
         let notes = vec![format!("Median of {}. {how}", plural(args.runs, "run"))];
-        Shown { tables: vec![table("", heads, found.rows.iter().map(row).collect())], notes }
+        BenchText { tables: vec![table("", heads, found.rows.iter().map(row).collect())], notes }
     })
 }
 
@@ -198,7 +198,7 @@ fn wakeup(args: &Wakeup, interrupted: &AtomicBool) -> anyhow::Result<()> {
             ),
             measured(decided.rounds, "with as many samples each"),
         ];
-        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+        BenchText { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
     })
 }
 
@@ -229,7 +229,7 @@ fn udp_rr(args: &Udp, interrupted: &AtomicBool) -> anyhow::Result<()> {
                 path.display()
             ));
         }
-        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+        BenchText { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
     })
 }
 

@@ -28,7 +28,7 @@ struct Output<'a, Row> {
 }
 
 /// Tables, and how to read them.
-pub(super) struct Shown {
+pub(super) struct BenchText {
     pub(super) tables: Vec<SheetTable>,
     pub(super) notes: Vec<String>,
 }
@@ -38,7 +38,7 @@ pub(super) fn show<Row: Serialize>(
     json: bool,
     bench: &str,
     found: &Compared<Row>,
-    as_text: impl FnOnce() -> Shown,
+    as_text: impl FnOnce() -> BenchText,
 ) -> anyhow::Result<()> {
     let said = answer(&found.decided);
     let page = PAGE.get().and_then(|checked| checked.as_ref().ok());
@@ -56,7 +56,7 @@ pub(super) fn show<Row: Serialize>(
         }
     }
     if !json {
-        let Shown { tables, notes } = as_text();
+        let BenchText { tables, notes } = as_text();
         let answer = SheetAnswer { said, ..SheetAnswer::default() };
         crate::output::say(&text(&Sheet { answer, tables, notes }, WIDTH))?;
     }

@@ -9,7 +9,7 @@ use napier_lab::subject::Backend;
 
 use super::flow_table::backends;
 use super::parse_seconds;
-use super::print::{Shown, figure, measured, show, time, without_figures, words};
+use super::print::{BenchText, figure, measured, show, time, without_figures, words};
 use crate::progress::Doing;
 use crate::units::{Bare, time_within};
 use crate::{Told, Usage};
@@ -84,7 +84,10 @@ pub(super) fn raw_rr(args: &RawRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
     let found = bench::raw_rr(&experiments, args.runs, interrupted, &mut |row| doing.now(row))?;
     drop(doing);
     let rows = &found.rows;
-    show(args.json, "raw-rr", &found, || Shown { tables: tables(&experiments, &found), notes: notes(&found, args) })?;
+    show(args.json, "raw-rr", &found, || BenchText {
+        tables: tables(&experiments, &found),
+        notes: notes(&found, args),
+    })?;
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.refused.is_some())) {
         Some(why) => Err(Told(format!("nothing was measured: {why}")).into()),
         None => Ok(()),

@@ -16,7 +16,7 @@ use napier_lab::subject::Backend;
 use super::flow_table::{backends, bytes, parse_bytes, read_subjects};
 use super::parse_seconds;
 use super::print::{
-    Shown, figure, measured, notes_of_flows, published_times, rate, show, table, time, without_figures, words,
+    BenchText, figure, measured, notes_of_flows, published_times, rate, show, table, time, without_figures, words,
 };
 use crate::page::plural;
 use crate::progress::Doing;
@@ -107,7 +107,7 @@ pub(super) fn storage(args: &StorageArgs, interrupted: &AtomicBool) -> anyhow::R
     let found = napier_lab::bench::storage(&config, interrupted, &mut |row| doing.now(row))?;
     drop(doing);
     let rows = &found.rows;
-    show(args.json, "storage", &found, || Shown { tables: tables(&found, args), notes: notes(rows, args) })?;
+    show(args.json, "storage", &found, || BenchText { tables: tables(&found, args), notes: notes(rows, args) })?;
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.figures.is_none())) {
         Some(why) => Err(Told(format!("nothing was measured: {why}")).into()),
         None => Ok(()),

@@ -12,7 +12,7 @@ use napier_lab::subject::Backend;
 use super::flow_table::{backends, bytes, parse_bytes, read_subjects};
 use super::parse_seconds;
 use super::print::{
-    Shown, figure, measured, notes_of_flows, published_times, rate, show, table, time, without_figures, words,
+    BenchText, figure, measured, notes_of_flows, published_times, rate, show, table, time, without_figures, words,
 };
 use crate::Told;
 use crate::page::plural;
@@ -76,7 +76,7 @@ pub(super) fn tcp_flows(
             "From the send of a request to the last byte of its response.".to_owned(),
         ];
         notes.extend(notes_of_flows(rows.iter().map(|row| row.backend), rows.iter().find_map(|row| row.cpus.as_ref())));
-        Shown { tables: tables(&found), notes }
+        BenchText { tables: tables(&found), notes }
     })?;
     match rows.iter().find_map(|row| row.refused.as_ref()).filter(|_| rows.iter().all(|row| row.figures.is_none())) {
         Some(why) => Err(Told(format!("nothing was measured: {why}")).into()),

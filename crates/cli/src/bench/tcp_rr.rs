@@ -8,7 +8,7 @@ use napier_lab::bench::{
 };
 use napier_lab::sheet::SheetTable;
 
-use super::print::{Shown, figure, latency_cells, latency_heads, measured, show, table, words};
+use super::print::{BenchText, figure, latency_cells, latency_heads, measured, show, table, words};
 use super::tcp_flows::{FlowsArgs, tcp_flows};
 use crate::page::plural;
 use crate::progress::Doing;
@@ -74,7 +74,7 @@ pub(super) fn tcp_rr(args: &TcpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
              valgrind is not installed, was not asked, or the run did not get through under it."
                 .to_owned(),
         ];
-        Shown { tables: shown, notes }
+        BenchText { tables: shown, notes }
     })
 }
 
@@ -91,8 +91,8 @@ fn round_trips(tables: &TcpRrTables) -> SheetTable {
 
 fn costs(tables: &TcpRrTables) -> SheetTable {
     let mut heads = vec![words("one thread, both ends")];
-    heads.extend(["connections", "in flight", "ns/request [min-max]", "instr/request"].map(figure));
-    heads.push(words("rate of the first"));
+    heads.extend(["connections", "in flight", "ns/request [min-max]", "instr"].map(figure));
+    heads.push(words("of the first"));
     let row = |(at, row): (usize, &TcpCost)| {
         let instructions = row.instructions_per_request.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
         let beside = tables.decided.last().map(|decided| decided.beside_first(at, Metric::Throughput));

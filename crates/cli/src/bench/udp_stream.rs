@@ -11,7 +11,7 @@ use napier_lab::bench::{
 use napier_lab::report::transmit::time;
 use napier_lab::sheet::SheetTable;
 
-use super::print::{Shown, cell, figure, measured, show, table, words};
+use super::print::{BenchText, cell, figure, measured, show, table, words};
 use crate::Usage;
 use crate::page::plural;
 use crate::progress::Doing;
@@ -111,7 +111,7 @@ pub(crate) fn udp_stream(args: &UdpStreamArgs, interrupted: &AtomicBool) -> anyh
     };
     let found = bench::udp_stream(&config, interrupted, &mut |row| doing.now(row))?;
     drop(doing);
-    show(args.json, "udp-stream", &found, || Shown {
+    show(args.json, "udp-stream", &found, || BenchText {
         tables: vec![packets(&found, config.variants.len())],
         notes: notes(&found.rows, args),
     })

@@ -7,7 +7,7 @@ use napier_lab::bench::{self, Metric, XdpRrConfig, XdpRxConfig};
 use napier_lab::device::XdpWay;
 
 use super::parse_seconds;
-use super::print::{Shown, cell, figure, latency_cells, latency_heads, measured, show, table, words};
+use super::print::{BenchText, cell, figure, latency_cells, latency_heads, measured, show, table, words};
 use crate::page::plural;
 use crate::progress::Doing;
 
@@ -61,7 +61,7 @@ pub(super) fn xdp_rr(args: &XdpRrArgs, interrupted: &AtomicBool) -> anyhow::Resu
         let mut notes = in_force(found.rows.iter().map(|row| (row.path.name(), row.af_xdp.as_deref())));
         let trips = plural(args.round_trips, "round trip");
         notes.push(measured(args.runs, &format!("{trips} of a 64-byte frame over a veth pair each")));
-        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+        BenchText { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
     })
 }
 
@@ -91,6 +91,6 @@ pub(super) fn xdp_rx(args: &XdpRxArgs, interrupted: &AtomicBool) -> anyhow::Resu
              kernel's way to the receiver's ring. dropped: by the kernel, for the ring was full or no frame was there."
                 .to_owned(),
         );
-        Shown { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
+        BenchText { tables: vec![table("", heads, found.rows.iter().enumerate().map(row).collect())], notes }
     })
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use napier_rng::{below, stream};
-use napier_verdict::{Beside, Metric, Pair, Settings, Slice, Slices, Verdict};
+use napier_verdict::{Beside, Estimate, Metric, Pair, Settings, Slice, Slices, Verdict};
 use serde::Serialize;
 
 use super::pin::EndCpus;
@@ -97,7 +97,7 @@ pub struct BenchDecided {
     pub left_out: usize,
     /// Of so many.
     pub of: usize,
-    /// More than half of the slices were left out, so nothing is decided.
+    /// More than half of the slices were left out, so nothing is decided, and figures are of all slices.
     pub taken: bool,
     /// Figures of each row, in the order of the table.
     pub rows: Vec<RowFigures>,
@@ -282,10 +282,14 @@ impl Blocks<'_> {
     fn block<R>(&self, SoFar { slices, runs, refused }: SoFar<R>, names: &[String]) -> Block<R> {
         let has = |row: &usize| refused[*row].is_none();
         let left_out = slices.left_out_of_all();
+        // Where nothing is decided all slices are shown, without intervals.
+        let taken = slices.taken();
+        let shown = if taken { with_all(&slices) } else { slices.clone() };
         let figures = |(row, name): (usize, &String)| {
             let of = |metric, scale| {
-                let estimate = slices.estimate(row, metric).filter(|_| refused[row].is_none());
-                estimate.map(|estimate| Estimated::of(estimate, scale))
+                let estimate = shown.estimate(row, metric).filter(|_| refused[row].is_none())?;
+                let interval = estimate.interval.filter(|_| !taken);
+                Some(Estimated::of(Estimate { interval, ..estimate }, scale))
             };
             RowFigures {
                 row: name.clone(),
@@ -319,6 +323,14 @@ impl Blocks<'_> {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The same, with those that were left out.
+fn with_all(slices: &Slices) -> Slices {
+    let mut all = Slices::new(slices.candidates(), *slices.settings());
+    let quiet = |slice: &Slice| Slice { beside: Beside::default(), ..slice.clone() };
+    slices.all().iter().map(quiet).for_each(|slice| all.add(slice));
+    all
 }
 
 fn row_pair(pair: &Pair) -> RowPair {

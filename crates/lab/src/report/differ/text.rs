@@ -27,7 +27,7 @@ pub fn text(all: &SideBySide<'_>, width: usize) -> String {
 
 /// How to read it.
 pub(crate) const READ: &str = "x is of the first; ! does not sustain the load, so its latency is that of a queue. better, worse, within X % and undecided come of \
-    slices: rounds drawn for each comparison by itself, and the ranks of all of them. Slices of two comparisons were not measured next to each other: what differs \
+    slices: rounds drawn for each comparison by itself, and the ranks of all of them; lower, higher and runs overlap of ranges of runs. Slices of two comparisons were not measured next to each other: what differs \
     between the runs as a whole (where memory lies, the CPU's clock, another hour) is in no slice, and less than 5 % is never called a difference. Repeat both, in \
     turn, before relying on it.";
 
