@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use napier_linux::by_name::{Target, TargetError, TargetName};
+use napier_linux::by_name::{ProgramTarget, TargetError, TargetName};
 use napier_linux::change::quoted;
 use napier_linux::process::Process;
 use napier_linux::wiring::{self, Way, Wired, WiringError};
@@ -51,9 +51,9 @@ impl TargetArgs {
     }
 
     /// The program that is named; none if nothing is.
-    pub(crate) fn find(&self, pid: Option<u32>) -> anyhow::Result<Option<Target>> {
+    pub(crate) fn find(&self, pid: Option<u32>) -> anyhow::Result<Option<ProgramTarget>> {
         let Some(name) = self.name(pid) else { return Ok(None) };
-        match Target::find(&name) {
+        match ProgramTarget::find(&name) {
             Ok(target) => Ok(Some(target)),
             // It is there, and does not run.
             Err(error @ TargetError::Empty { .. }) => Err(error.into()),
@@ -71,7 +71,7 @@ pub(crate) fn wired(name: &str, programs: &[Process]) -> anyhow::Result<Wired> {
 }
 
 /// How a program in another namespace than the command is reached, for a person; nothing where both are in one.
-pub(crate) fn how(wired: &Wired, target: &Target) -> Option<String> {
+pub(crate) fn how(wired: &Wired, target: &ProgramTarget) -> Option<String> {
     let (device, name) = (&wired.device.name, &target.name);
     match (&wired.way, &wired.netns) {
         (Way::Same, None) => None,

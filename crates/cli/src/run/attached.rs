@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use napier_lab::modes::Mode;
-use napier_linux::by_name::{Target, TargetName};
+use napier_linux::by_name::{ProgramTarget, TargetName};
 use napier_linux::change::DeviceRef;
 use napier_linux::process::{Process, ProgramSettings};
 use napier_linux::wiring::{PairLines, Wired, pair_lines};
@@ -12,7 +12,7 @@ use crate::{Usage, target};
 
 /// Such a program.
 pub(crate) struct Attached {
-    pub(crate) target: Target,
+    pub(crate) target: ProgramTarget,
     /// The process, if it is one.
     pub(crate) process: Option<Process>,
     pub(crate) wired: Wired,

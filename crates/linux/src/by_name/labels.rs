@@ -101,76 +101,53 @@ mod tests {
     const UID: &str = "2f6a1b3c-4d5e-46f7-8a9b-0c1d2e3f4a5b";
     const FILE: &str = "aafdc0d4b5e1b1b0a2b5dd5e1ba2bb53";
 
-    /// A path, and of it the unit, whether it is the container's, and the pod.
-    type Row<'a> = (&'a str, Option<&'a str>, bool, Option<&'a str>);
+    #[test]
+    fn units_are_known_by_their_paths() {
+        for (path, unit) in [
+            ("/", None),
+            ("/system.slice/nginx.service", Some("nginx.service")),
+            ("/system.slice/system-postgresql.slice/postgresql@16-main.service", Some("postgresql@16-main.service")),
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice/app-web.service", Some("app-web.service")),
+            ("/user.slice/user-0.slice/session-4.scope", Some("session-4.scope")),
+            ("/system.slice/podman.service", Some("podman.service")),
+            ("/tripod12/podcast", None),
+        ] {
+            let Labels { unit: found, container, pod } = Labels::of(path);
+            assert_eq!((found.map(|found| found.name).as_deref(), container, pod), (unit, None, None), "{path}");
+        }
+    }
 
     #[test]
     fn each_engine_is_known_by_its_paths() {
         let under = UID.replace('-', "_");
-        let docker = format!("/system.slice/docker-{ID}.scope");
-        let docker_scope = format!("docker-{ID}.scope");
-        let podman = format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container");
-        let libpod_scope = format!("libpod-{ID}.scope");
         let burstable = format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{under}.slice");
-        let in_containerd = format!("{burstable}/cri-containerd-{ID}.scope");
-        let containerd_scope = format!("cri-containerd-{ID}.scope");
+        let podman = format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container");
         let in_crio = format!("{burstable}/crio-{ID}.scope/container");
-        let crio_scope = format!("crio-{ID}.scope");
-        let guaranteed = format!("/kubepods.slice/kubepods-pod{under}.slice/cri-containerd-{ID}.scope");
-        let crio_conmon = format!("crio-conmon-{ID}.scope");
-        let nested = format!(
-            "/docker/{ID}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{FILE}.slice/cri-containerd-{ID}.scope"
-        );
-        let conmon = format!("/machine.slice/libpod-conmon-{ID}.scope");
-        let conmon_scope = format!("libpod-conmon-{ID}.scope");
-        let colons =
-            format!("/system.slice/containerd.service/kubepods-besteffort-pod{under}.slice:cri-containerd:{ID}");
-        let rows: Vec<(String, Option<&str>, bool, Option<&str>)> = [
-            ("/", None, false, None),
-            ("/system.slice/nginx.service", Some("nginx.service"), false, None),
-            (
-                "/system.slice/system-postgresql.slice/postgresql@16-main.service",
-                Some("postgresql@16-main.service"),
-                false,
-                None,
-            ),
-            (
-                "/user.slice/user-1000.slice/user@1000.service/app.slice/app-web.service",
-                Some("app-web.service"),
-                false,
-                None,
-            ),
-            ("/user.slice/user-0.slice/session-4.scope", Some("session-4.scope"), false, None),
-            (&docker, Some(&docker_scope), true, None),
-            (&podman, Some(&libpod_scope), true, None),
-            (&conmon, Some(&conmon_scope), false, None),
-            (&in_containerd, Some(&containerd_scope), true, Some(UID)),
-            (&in_crio, Some(&crio_scope), true, Some(UID)),
-            (&guaranteed, Some(&containerd_scope), true, Some(UID)),
-            (&nested, Some(&containerd_scope), true, Some(FILE)),
-            (&colons, Some("containerd.service"), true, Some(UID)),
-        ]
-        .map(|(path, unit, has_id, pod): Row<'_>| (path.to_owned(), unit, has_id, pod))
-        .into_iter()
-        .chain([
-            (format!("/docker/{ID}"), None, true, None),
-            (format!("/docker/{ID}/init.scope"), Some("init.scope"), true, None),
-            (format!("/default/{ID}"), None, true, None),
-            (format!("/k8s.io/{ID}"), None, true, None),
-            (format!("/libpod_parent/libpod-{ID}"), None, true, None),
-            (format!("/libpod_parent/libpod-conmon-{ID}"), None, false, None),
-            (format!("/kubepods/burstable/pod{UID}/{ID}"), None, true, Some(UID)),
-            (format!("/kubepods/besteffort/pod{FILE}/{ID}"), None, true, Some(FILE)),
-            (format!("/kubepods/pod{UID}"), None, false, Some(UID)),
-            (format!("{burstable}/{crio_conmon}"), Some(crio_conmon.as_str()), false, Some(UID)),
-            ("/system.slice/podman.service".to_owned(), Some("podman.service"), false, None),
-            ("/tripod12/podcast".to_owned(), None, false, None),
-        ])
-        .collect();
-        for (path, unit, has_id, pod) in rows {
+        let kind = format!("/docker/{ID}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{FILE}.slice");
+        let colons = format!("kubepods-besteffort-pod{under}.slice:cri-containerd:{ID}");
+        for (path, has_id, pod) in [
+            (format!("/docker/{ID}"), true, None),
+            (format!("/docker/{ID}/init.scope"), true, None),
+            (format!("/system.slice/docker-{ID}.scope"), true, None),
+            (format!("/system.slice/nerdctl-{ID}.scope"), true, None),
+            (format!("/default/{ID}"), true, None),
+            (format!("/k8s.io/{ID}"), true, None),
+            (podman.clone(), true, None),
+            (format!("/libpod_parent/libpod-{ID}"), true, None),
+            (format!("/libpod_parent/libpod-conmon-{ID}"), false, None),
+            (format!("/machine.slice/libpod-conmon-{ID}.scope"), false, None),
+            (format!("/kubepods/burstable/pod{UID}/{ID}"), true, Some(UID)),
+            (format!("/kubepods/besteffort/pod{FILE}/{ID}"), true, Some(FILE)),
+            (format!("/kubepods/pod{UID}"), false, Some(UID)),
+            (format!("{burstable}/cri-containerd-{ID}.scope"), true, Some(UID)),
+            (format!("{burstable}/crio-conmon-{ID}.scope"), false, Some(UID)),
+            (in_crio.clone(), true, Some(UID)),
+            (format!("/kubepods.slice/kubepods-pod{under}.slice/cri-containerd-{ID}.scope"), true, Some(UID)),
+            (format!("{kind}/cri-containerd-{ID}.scope"), true, Some(FILE)),
+            (format!("/system.slice/containerd.service/{colons}"), true, Some(UID)),
+        ] {
             let found = Labels::of(&path);
             let name = |label: &Option<Label>| label.as_ref().map(|label| label.name.clone());
-            assert_eq!(name(&found.unit).as_deref(), unit, "{path}");
             assert_eq!(name(&found.container).as_deref(), has_id.then_some(ID), "{path}");
             assert_eq!(name(&found.pod).as_deref(), pod, "{path}");
             let paths = [&found.unit, &found.container, &found.pod].into_iter().flatten();

@@ -42,7 +42,7 @@ pub enum TargetName {
 
 /// A program that was found.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct ProgramTarget {
     /// What it was asked for by.
     pub name: TargetName,
     /// Its processes.
@@ -88,7 +88,7 @@ impl fmt::Display for TargetName {
     }
 }
 
-impl Target {
+impl ProgramTarget {
     /// Finds it on this machine.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn find(&self, name: &TargetName) -> Result<Target, TargetError> {
+    fn find(&self, name: &TargetName) -> Result<ProgramTarget, TargetError> {
         let roots = match name {
             TargetName::Process(pid) => Roots::Process(*pid),
             TargetName::Unit(unit) => Roots::Cgroup(self.unit(name, unit)?),
@@ -133,7 +133,7 @@ impl Finder<'_> {
         };
         match &roots {
             Roots::Cgroup(group) if group.pids().is_empty() => Err(TargetError::Empty { name: name.clone() }),
-            _ => Ok(Target { name: name.clone(), roots }),
+            _ => Ok(ProgramTarget { name: name.clone(), roots }),
         }
     }
 

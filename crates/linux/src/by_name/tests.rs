@@ -5,7 +5,7 @@ use std::fs;
 use napier_testkit::Folder;
 
 use super::tools::Tools;
-use super::{Finder, Target, TargetError, TargetName};
+use super::{Finder, ProgramTarget, TargetError, TargetName};
 use crate::process::Roots;
 use crate::root::Root;
 
@@ -52,7 +52,7 @@ impl Machine {
         fs::write(path, text).expect("written");
     }
 
-    fn find(&self, tools: &[(&str, &str)], name: &TargetName) -> Result<Target, TargetError> {
+    fn find(&self, tools: &[(&str, &str)], name: &TargetName) -> Result<ProgramTarget, TargetError> {
         let root = Root::folder(&self.folder);
         Finder { root, tools: &Answers(tools) }.find(name)
     }
