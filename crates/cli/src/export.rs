@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,9 @@ use crate::Usage;
 /// How often a signal is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long polls are counted that are printed once.
+const ONCE: Duration = Duration::from_secs(1);
+
 /// Options of `napier export`.
 #[derive(clap::Args)]
 pub(crate) struct ExportArgs {
@@ -27,6 +31,11 @@ pub(crate) struct ExportArgs {
     /// Only of these interfaces [default: all but loopback]
     #[arg(long, value_name = "IF", num_args = 1.., value_delimiter = ',')]
     dev: Vec<String>,
+
+    /// Count polls by who made them as well, of each interface that there is at the start: it needs root, and makes each poll cost a little
+    /// more for as long as it runs
+    #[arg(long)]
+    polls: bool,
 
     /// Print the figures once, and end
     #[arg(long, conflicts_with = "listen")]
@@ -59,10 +68,17 @@ pub(crate) fn parse_addr(text: &str) -> Result<SocketAddr, String> {
 
 /// Answers until it is interrupted, or prints once.
 pub(crate) fn run(args: &ExportArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let kernel = Kernel::new(&args.dev).map_err(|error| Usage(error.into()))?;
+    let kernel = Arc::new(Kernel::new(&args.dev).map_err(|error| Usage(error.into()))?);
+    if args.polls {
+        kernel.count_polls().map_err(|error| anyhow::anyhow!("--polls: {error}"))?;
+    }
     let begun = Instant::now();
+    let looked_at = Arc::clone(&kernel);
     let walk = move |sink: &mut dyn Sink| kernel.walk(begun.elapsed(), sink);
     if args.once {
+        if args.polls {
+            std::thread::sleep(ONCE);
+        }
         let format = match args.format {
             Some(Written::Openmetrics) => Format::OpenMetrics,
             Some(Written::Text) | None => Format::Plain,
@@ -79,6 +95,9 @@ pub(crate) fn run(args: &ExportArgs, interrupted: &AtomicBool) -> anyhow::Result
     tell(&[NotifyState::Ready, NotifyState::Status(&line)]);
     while !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+        if args.polls {
+            looked_at.look_at_polls();
+        }
     }
     tell(&[NotifyState::Stopping]);
     Ok(())

@@ -12,7 +12,7 @@ pub(crate) const EXIT_STATUS: &[(&str, &str)] = &[
     (
         "1",
         "Failed, with the reason in one line on standard error. Also if something does not hold that was to be judged: \
-         doctor found something serious, a scenario of conform or a seed of sim farm failed or all were refused, a run of compare failed or \
+         doctor found something serious, explain could follow no request, a scenario of conform or a seed of sim farm failed or all were refused, a run of compare failed or \
          nothing could be measured.",
     ),
     (
@@ -176,6 +176,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("napier conform conformance", "every scenario, in virtual time"),
             ("sudo napier conform --executor kernel --order-only conformance", "on the kernel that runs here"),
+        ],
+    ),
+    (
+        "explain",
+        &[
+            ("sudo napier explain --pid 4711", "a program that runs, for 5 s"),
+            ("sudo napier explain --pid 4711 --for 2s --dev eth0 --json", "by one interface, for programs"),
         ],
     ),
     (

@@ -9,6 +9,7 @@ mod confirm;
 mod conform;
 mod device;
 mod doctor;
+mod explain;
 mod export;
 mod generate;
 mod group;
@@ -99,6 +100,8 @@ enum Command {
     Load(load::LoadCommand),
     /// Say what is set wrongly for low latency on this machine, and how to mend it
     Doctor(doctor::DoctorArgs),
+    /// Say where the time of a program's requests goes, from interrupt to answer
+    Explain(explain::ExplainArgs),
     /// Answer with figures of this machine's kernel to Prometheus, or print them
     Export(export::ExportArgs),
     /// Run scenario files and compare what happens with what must happen.
@@ -263,6 +266,7 @@ pub fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(&serve, interrupted),
         Command::Load(load) => load::run(&load, interrupted),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Explain(args) => explain::run(&args, interrupted),
         Command::Export(args) => export::run(&args, interrupted),
         Command::Conform(args) => conform::run(&args, interrupted),
         Command::NapiGet(args) => vocabulary::napi_get(&args),

@@ -1,3 +1,5 @@
+//! Errors in words, and what they end with.
+
 use super::*;
 
 #[test]

@@ -24,6 +24,7 @@
 //! | [`facts`] | what a machine has and how it is set, read once | |
 //! | [`doctor`] | what is wrong with that: pure | |
 //! | [`observe`] | who polls an interface, what passes it by, what a program's threads wait in: whether what was set acts | tracepoints, `/proc` |
+//! | [`explain`] | where the time of a program's requests goes | tracepoints |
 //! | [`metrics`] | what a live kernel counts, as figures with names | |
 //! | [`tune`] | what a machine is set to for low latency: pure | |
 //! | `veth` | pairs | `veth(4)` |
@@ -64,6 +65,7 @@ pub mod drivers;
 pub mod epoll;
 mod error;
 pub mod ethtool;
+pub mod explain;
 pub mod facts;
 pub mod given;
 pub mod irqs;

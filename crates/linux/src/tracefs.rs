@@ -3,7 +3,10 @@
 //! An instance has its own buffers and switches, so no other tracing is touched. It is removed when its owner goes; what
 //! a killed owner left is removed by the next one. Source: `Documentation/trace/ftrace.rst`, section "Instances".
 
+mod format;
 mod instance;
+mod page;
+mod pipes;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,8 +15,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 
+pub use format::{EventFormat, Field};
 pub use instance::remove_left;
 use instance::{made, remove_orphans, root};
+pub use pipes::{RawEvent, RawPipes};
 
 /// The former name, for one version.
 #[deprecated(note = "it is `EventCounts`")]
@@ -93,12 +98,20 @@ impl Tracer {
     /// # Errors
     /// [`TraceError::NotHere`] for a tracepoint that this kernel has not, or a filter on a field that it has not.
     pub fn record(&mut self, event: Tracepoint, filter: Option<&str>) -> Result<(), TraceError> {
-        if let Some(filter) = filter {
-            self.write(&event.file("filter"), filter)?;
+        if filter.is_some() {
+            self.filter(event, filter)?;
         }
         self.write(&event.file("enable"), "1")?;
         self.enabled.push(event);
         Ok(())
+    }
+
+    /// Lets only some events of a tracepoint through from here on, or all.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub fn filter(&self, event: Tracepoint, filter: Option<&str>) -> Result<(), TraceError> {
+        self.write(&event.file("filter"), filter.unwrap_or("0"))
     }
 
     /// Lets what is recorded into the buffer, or not: tracepoints stay on, so this takes one system call and no time.
@@ -281,6 +294,12 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// What a kernel's text says, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Self {
+        Self::parse(text)
+    }
+
     fn parse(text: &str) -> Self {
         let mut recorded = Self::default();
         for line in text.lines() {

@@ -66,6 +66,8 @@ pub(crate) struct RunOutcome {
     packets: Option<u64>,
     /// Where the program's connections come in, if not by the interface.
     elsewhere: Option<String>,
+    /// Its name, where it was looked at.
+    program: String,
 }
 
 impl Watching {
@@ -106,13 +108,19 @@ impl RunOutcome {
     pub(crate) fn answer(&self, mode: &str, device: &str, is_watched: bool) -> Option<String> {
         let packets = self.packets.map_or_else(String::new, |packets| format!(": {packets} packets came to {device}"));
         match (self.acts(), self.verdict().is_some()) {
-            (Acts::Yes, _) => Some(format!("{mode} acted{packets}")),
-            (Acts::No, _) => Some(format!("{mode} DID NOT ACT{packets}, as is said above")),
+            (Acts::Yes, _) => Some(format!("{mode} acted{packets}{}", self.who())),
+            (Acts::No, _) => Some(format!("{mode} DID NOT ACT{packets}{}, as is said above", self.who())),
             (Acts::Unknown, true) => {
                 Some(format!("it was not seen whether {mode} acted{packets}, and what polls is not shown"))
             }
             (Acts::Unknown, false) => is_watched.then(|| format!("it was not seen whether {mode} acted{packets}")),
         }
+    }
+
+    /// Who polled, in the last window.
+    fn who(&self) -> String {
+        let polls = self.verdict().and_then(|verdict| verdict.polls.as_ref()).filter(|polls| polls.total() > 0);
+        polls.map_or_else(String::new, |polls| format!("; polls of the last window: {}", polls.text(&self.program)))
     }
 
     /// For `--must-act`: why it does not count as acting.
@@ -145,7 +153,8 @@ pub(crate) fn look_once(subject: &Subject, span: Duration) -> Option<Observation
 }
 
 fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
-    let mut watcher = Watch { subject, stopped, observer: None, waits: BTreeMap::new(), elsewhere: None };
+    let mut watcher =
+        Watch { subject, stopped, observer: None, waits: BTreeMap::new(), elsewhere: None, program: None };
     let at_first = received(&subject.device);
     let mut outcome = RunOutcome::default();
     while outcome.first.is_none() {
@@ -164,6 +173,7 @@ fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
         }
     }
     outcome.elsewhere = watcher.elsewhere;
+    outcome.program = watcher.program.unwrap_or_else(|| "the program".to_owned());
     outcome.packets = received(&subject.device).zip(at_first).map(|(now, first)| now.since(first).packets);
     outcome
 }
@@ -176,6 +186,8 @@ struct Watch<'a> {
     waits: BTreeMap<u32, Waits>,
     /// It was said that connections come in elsewhere.
     elsewhere: Option<String>,
+    /// The program's name.
+    program: Option<String>,
 }
 
 impl Watch<'_> {
@@ -251,6 +263,7 @@ impl Watch<'_> {
                 break;
             }
         }
+        self.program = programs.first().map(|program| program.name.clone()).or(self.program.take());
         let window = self.observer.as_mut()?.close();
         let instances = napier_linux::netdev::napi_dump(Some(self.subject.device.ifindex)).unwrap_or_default();
         let napi_threads: BTreeSet<u32> = instances.iter().filter_map(|info| info.pid).collect();
@@ -310,6 +323,14 @@ mod tests {
             unreached: Vec::new(),
             lines: Vec::new(),
         };
+        let polls = napier_linux::observe::Shares { program: 90, softirq: 10, ..Default::default() };
+        let outcome = RunOutcome {
+            first: Some(Observation { polls: Some(polls), ..observed(Acts::Yes) }),
+            program: "srv".to_owned(),
+            ..RunOutcome::default()
+        };
+        let said = outcome.answer("suspend20", "eth0", false).expect("something");
+        assert_eq!(said, "suspend20 acted; polls of the last window: 100, srv 90 %, softirq 10 %");
         let of = |acts: Option<Acts>, packets, is_watched| {
             let outcome = RunOutcome { first: acts.map(observed), packets, ..RunOutcome::default() };
             outcome.answer("suspend20", "eth0", is_watched)

@@ -1,22 +1,20 @@
 //! Instances of the live kernel, on some interfaces: what [`napier_linux::metrics`] walks over, and polls if they can be traced.
 
+use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::time::Duration;
 
 use napier_linux::metrics::Kernel;
-use napier_linux::tracefs::{NAPI_POLL, TraceError, Tracer};
+use napier_linux::observe::{Polling, Polls, Who, kernel_threads};
+use napier_linux::tracefs::TraceError;
 
 use super::Clock;
 use super::figures::{Collected, Figures, label_of};
 use super::snapshot::{Count, Cpu, Instance, Snapshot, Thread};
 use super::source::{Ended, FigureSource, Traced};
 
-/// Buffer of each processor: events are only counted.
-const TRACE_KIB: u32 = 64;
 /// As if threads had begun so long ago: only differences are looked at, and none may be below 0.
 const BEGAN_NS: u64 = 1 << 62;
-/// Processes that are looked at to find the threads of softirqs.
-const PROCESSES_MAX: usize = 100_000;
 
 /// Interfaces of the kernel, in the network namespace of the calling thread.
 pub(super) struct KernelSource {
@@ -36,7 +34,7 @@ impl KernelSource {
         let kernel = Kernel::new(names).map_err(|error| crate::Usage(error.into()))?;
         let mut notes = Vec::new();
         let mut traced =
-            |name: &String| tracer(name).map_err(|error| notes.push(format!("polls are not counted: {error}"))).ok();
+            |name: &String| polling(name).map_err(|error| notes.push(format!("polls are not counted: {error}"))).ok();
         let traced = Traced::new(names.iter().map(&mut traced).collect());
         notes.dedup();
         Ok(Self { kernel, watched: names.to_vec(), traced, ksoftirqd: ksoftirqd(), notes })
@@ -44,23 +42,15 @@ impl KernelSource {
 }
 
 /// Counts the polls of an interface from now on.
-fn tracer(name: &str) -> Result<Tracer, TraceError> {
-    let mut tracer = Tracer::new()?;
-    tracer.buffer(TRACE_KIB)?;
-    tracer.record(NAPI_POLL, Some(&format!("dev_name == \"{name}\"")))?;
-    Ok(tracer)
+fn polling(name: &str) -> Result<Polling, TraceError> {
+    let mut polling = Polling::by_instance(name)?;
+    polling.begin()?;
+    Ok(polling)
 }
 
 /// The threads of the kernel that softirqs are left to.
 fn ksoftirqd() -> Vec<(String, u32)> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().take(PROCESSES_MAX).flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut found: Vec<(String, u32)> = pids
-        .filter_map(|pid| {
-            let comm = read_to_string(format!("/proc/{pid}/comm")).ok()?;
-            Some((comm.trim_end().strip_prefix("ksoftirqd/")?.to_owned(), pid))
-        })
-        .collect();
+    let mut found = kernel_threads("ksoftirqd/");
     found.sort_by_key(|(cpu, _)| cpu.parse::<u32>().unwrap_or(u32::MAX));
     found
 }
@@ -91,7 +81,7 @@ impl FigureSource for KernelSource {
             if figures.get("napier_kernel_device_up", &[("device", name)]).is_none() {
                 return Err(Ended(format!("the interface {name}")).into());
             }
-            now.instances.extend(instances(&figures, name, self.traced.seen(place)));
+            now.instances.extend(instances(&figures, name, self.traced.seen(place).as_ref()));
             now.threads.extend(threads(&figures, name, at_ns));
             if figures.of("napier_kernel_napi_mode", &[("device", name)]).next().is_none() {
                 now.notes.push(napier_linux::netdev::why_no_instance(name));
@@ -156,26 +146,49 @@ fn cpus(figures: &Figures<'_>) -> Vec<Cpu> {
     figures.objects("napier_kernel_cpu", &["cpu"]).into_iter().map(cpu).collect()
 }
 
+/// Polls by who made them, in the words of an engine's; threads of programs by their names.
+fn by_whom<'a>(polls: impl Iterator<Item = (&'a Who, &'a u64)>) -> Vec<(String, u64)> {
+    let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+    for (who, polls) in polls {
+        let name = match who {
+            Who::Softirq => "softirq",
+            Who::Ksoftirqd => "ksoftirqd",
+            Who::NapiThread => "kthread",
+            Who::Program(name) => name,
+        };
+        *all.entry(name).or_default() += polls;
+    }
+    all.into_iter().map(|(name, polls)| (name.to_owned(), polls)).collect()
+}
+
 /// A row for each instance, and for an interface with several, or with none that is shown, one for the whole of it. `polls` are
-/// of the whole.
-fn instances(figures: &Figures<'_>, device: &str, polls: Count) -> Vec<Instance> {
+/// of the whole, and by instance where that is known.
+fn instances(figures: &Figures<'_>, device: &str, polls: Option<&Polls>) -> Vec<Instance> {
     let of = [("device", device)];
     let modes = figures.of("napier_kernel_napi_mode", &of);
     let mut rows: Vec<Instance> =
         modes.map(|sample| instance(figures, device, label_of(sample, "napi_id"), label_of(sample, "mode"))).collect();
     let packets = figures.get("napier_kernel_device_rx_packets", &of);
     let taken = figures.get("napier_kernel_device_rx_polled_packets", &of);
+    let by = polls.map(|polls| by_whom(polls.of_instances.values().flatten())).unwrap_or_default();
+    let polls_all = polls.map(Polls::total);
     if let [one] = &mut rows[..] {
         one.packets = one.packets.or(packets);
-        (one.polls_all, one.taken) = (polls, taken);
+        (one.polls_all, one.taken, one.polls) = (polls_all, taken, by);
         return rows;
+    }
+    for row in &mut rows {
+        let own = row.id.parse::<u32>().ok().and_then(|id| polls?.of_instances.get(&id));
+        row.polls_all = own.map(|own| own.values().sum());
+        row.polls = by_whom(own.into_iter().flatten());
     }
     let whole = Instance {
         device: device.to_owned(),
         queue: "all".to_owned(),
         packets,
         taken,
-        polls_all: polls,
+        polls_all,
+        polls: by,
         interrupts: figures.get("napier_kernel_interrupts", &[("device", device)]),
         ..Instance::default()
     };
@@ -226,6 +239,9 @@ mod tests {
         let (first, second) = (mode("8"), mode("9"));
         let irq = [("device", "eth0"), ("napi_id", "9"), ("irq", "27")];
         let by_cpu = |cpu: &'static str| vec![("device", "eth0"), ("irq", "27"), ("name", "eth0-1"), ("cpu", cpu)];
+        let own = [(Who::Softirq, 3), (Who::Program("memcached".to_owned()), 30)].into();
+        let of_instances = [(9, own)].into();
+        let polls = Polls { softirq: 3, threads: [(70, 30)].into(), of_instances, ..Polls::default() };
         let (on_0, on_1) = (by_cpu("0"), by_cpu("1"));
         let queue = [("device", "eth0"), ("queue", "1"), ("type", "rx"), ("napi_id", "9")];
         let mut families = vec![
@@ -236,7 +252,7 @@ mod tests {
             family("napier_kernel_queue_napi", &[(&queue, 1)]),
             family("napier_kernel_queue_rx_packets", &[(&[("device", "eth0"), ("queue", "1")], 40)]),
         ];
-        let rows = instances(&Figures::new(&families), "eth0", Some(33));
+        let rows = instances(&Figures::new(&families), "eth0", Some(&polls));
         let [whole, first, second] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!(
             (&*whole.queue, whole.packets, whole.polls_all, whole.interrupts),
@@ -244,12 +260,14 @@ mod tests {
         );
         assert_eq!((&*first.id, first.packets, first.polls_all, first.interrupts), ("8", None, None, None));
         assert_eq!((&*second.queue, second.packets, second.interrupts), ("1", Some(40), Some(11)));
+        let by = [("memcached".to_owned(), 30), ("softirq".to_owned(), 3)];
+        assert_eq!((second.polls_all, &second.polls[..], &whole.polls[..]), (Some(33), &by[..], &by[..]));
         families[3].samples.clear();
-        let without = instances(&Figures::new(&families), "eth0", Some(33));
+        let without = instances(&Figures::new(&families), "eth0", Some(&polls));
         assert_eq!(without[2].interrupts, None, "an interrupt that was not found took no known number");
         families[0].samples.pop();
         families.push(family("napier_kernel_device_rx_polled_packets", &[(&[("device", "eth0")], 7)]));
-        let rows = instances(&Figures::new(&families), "eth0", Some(33));
+        let rows = instances(&Figures::new(&families), "eth0", Some(&polls));
         let [one] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!((&*one.id, one.packets, one.polls_all), ("8", Some(70), Some(33)), "it did all of it");
         assert_eq!(one.taken, Some(7));

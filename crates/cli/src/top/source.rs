@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use napier_linux::tracefs::Tracer;
+use napier_linux::observe::{Polling, Polls};
 
 use super::Clock;
-use super::snapshot::{Count, Snapshot};
+use super::snapshot::Snapshot;
 
 /// An engine, or the kernel.
 pub(super) trait FigureSource: Send {
@@ -27,20 +27,23 @@ pub(super) trait FigureSource: Send {
 /// What counts events of the kernel while a reader looks. A process may end while another thread looks, so all clones are one,
 /// and any of them undoes it.
 #[derive(Clone, Default)]
-pub(super) struct Traced(Arc<Mutex<Vec<Option<Tracer>>>>);
+pub(super) struct Traced(Arc<Mutex<Vec<Option<Polling>>>>);
 
 impl Traced {
-    pub(super) fn new(tracers: Vec<Option<Tracer>>) -> Self {
-        Self(Arc::new(Mutex::new(tracers)))
+    pub(super) fn new(polling: Vec<Option<Polling>>) -> Self {
+        Self(Arc::new(Mutex::new(polling)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Tracer>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Polling>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Events of the tracer at this place.
-    pub(super) fn seen(&self, place: usize) -> Count {
-        Some(self.lock().get(place)?.as_ref()?.seen().ok()?.total())
+    /// Polls of the interface at this place, since they are counted.
+    pub(super) fn seen(&self, place: usize) -> Option<Polls> {
+        let mut all = self.lock();
+        let polling = all.get_mut(place)?.as_mut()?;
+        polling.look().ok()?;
+        Some(polling.so_far().clone())
     }
 
     /// The kernel is left as it was; nothing is counted any more.

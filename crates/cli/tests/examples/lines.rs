@@ -101,6 +101,7 @@ const HOW: &[(&str, How)] = &[
     ("compare", How::Ends),
     ("--dry-run", How::Ends),
     ("napier doctor", How::Judges),
+    ("napier explain", How::Judges),
     ("napier run", How::Serves),
     ("serve kv", How::Serves),
     ("--agent", How::Serves),

@@ -46,10 +46,14 @@ const LOOKS: &[Look] = &[
     ("RPS", &["rps-in-the-way"], |facts| {
         any(facts, |device| device.rx_queues.iter().any(|queue| queue.rps_cpus.is_some()))
     }),
-    ("packets and who polls", &["nothing-polls"], |facts| {
-        let is_enough = |received: Received| received.packets >= PACKETS_MIN;
-        facts.seen.values().any(|window| window.received.is_some_and(is_enough))
-    }),
+    (
+        "packets and who polls",
+        &["nothing-polls", "program-does-not-poll", "threads-do-not-poll", "ksoftirqd-polls"],
+        |facts| {
+            let is_enough = |received: Received| received.packets >= PACKETS_MIN;
+            facts.seen.values().any(|window| window.received.is_some_and(is_enough))
+        },
+    ),
     ("connections", &["connections-without-instance"], |facts| {
         facts.program.as_ref().is_some_and(|program| program.connections.values().any(|through| through.count > 0))
     }),

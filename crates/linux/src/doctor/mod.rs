@@ -13,6 +13,7 @@ mod lost;
 mod machine;
 mod pair;
 mod placement;
+mod polled;
 mod program;
 mod reached;
 mod spread;
@@ -82,6 +83,8 @@ pub const IDS: &[&str] = &[
     "connections-without-instance",
     "suspension-not-used",
     "epoll-of-busy-sockets",
+    "program-does-not-poll",
+    "threads-do-not-poll",
     "epoll-mixes-instances",
     "no-instance",
     "driver-without-ids",
@@ -92,6 +95,7 @@ pub const IDS: &[&str] = &[
     "program-over-napi-threads",
     "program-in-idle-class",
     "small-budget",
+    "ksoftirqd-polls",
     "queues-on-one-cpu",
     "timeout-too-long",
     "packets-lost",
@@ -128,6 +132,7 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     kept::check(facts, &mut found);
     program::check(facts, &mut found);
     reached::check(facts, &mut found);
+    polled::check(facts, &mut found);
     classes::check(facts, &mut found);
     device::check(facts, &mut found);
     placement::check(facts, &mut found);

@@ -38,7 +38,7 @@ fn is_veth(device: &DeviceFacts) -> bool {
 }
 
 /// Packets that came and that no instance took, while they were looked at.
-fn is_passed_by(facts: &Facts, device: &DeviceFacts) -> Option<(u64, u64)> {
+pub(super) fn is_passed_by(facts: &Facts, device: &DeviceFacts) -> Option<(u64, u64)> {
     let window = facts.seen.get(device.name())?;
     let received = window.received.filter(|received| received.packets >= PACKETS_MIN)?;
     // Polls of a name that several interfaces have belong to none of them.
@@ -111,7 +111,7 @@ fn suspended<'a>(facts: &'a Facts, program: &Program) -> Option<(&'a DeviceFacts
     instances(facts, program).into_iter().find(|(_, instance)| suspends(instance))
 }
 
-fn prefers(epoll: &Epoll) -> bool {
+pub(super) fn prefers(epoll: &Epoll) -> bool {
     epoll.params.is_some_and(|params| params.prefer_busy_poll)
 }
 

@@ -283,8 +283,8 @@ impl Facts {
         }
         // After the window: what its connections have learned by then is seen.
         if let Some(pid) = scope.pid {
-            let waits = facts.program.take().map(|program| program.waits).unwrap_or_default();
-            facts.program = Some(Program { waits, ..program::read(pid, &mut facts.unseen)? });
+            let Program { waits, sleeps, .. } = facts.program.take().unwrap_or_default();
+            facts.program = Some(Program { waits, sleeps, ..program::read(pid, &mut facts.unseen)? });
         }
         facts.unseen.dedup();
         Ok(facts)
@@ -293,21 +293,31 @@ impl Facts {
     /// Looks at what happens, at all interfaces at once.
     fn watch(&mut self, source: &Source<'_>, scope: &Scope) {
         let before = Losses::read(source);
+        let connections =
+            scope.pid.and_then(|pid| program::read(pid, &mut Vec::new()).ok()).map(|found| found.connections);
+        let is_used = |name: &str| connections.as_ref().is_some_and(|found| found.contains_key(name));
         let with_instances = self.devices.iter().filter(|device| !device.instances().is_empty());
         let mut observers: Vec<(String, Observer)> = with_instances
             .map(|device| {
-                // Polls of one interface are worth a tracer; of a host with many only packets are counted.
+                // Polls of one interface, and of those that a program uses, are worth a tracer; of a host with many only packets are counted.
                 let which = device.device.clone();
-                let mut observer = if device.is_asked { Observer::new(which) } else { Observer::of_packets(which) };
+                let mut observer = if device.is_asked || is_used(device.name()) {
+                    Observer::new(which)
+                } else {
+                    Observer::of_packets(which)
+                };
                 observer.open();
                 (device.name().to_owned(), observer)
             })
             .collect();
+        let sleeps_before = scope.pid.and_then(program::sleeps);
         let waits = observe::watch_waits(scope.pid, scope.window, &mut || {
             observers.iter_mut().for_each(|(_, observer)| observer.look());
         });
         self.seen = observers.into_iter().map(|(name, mut observer)| (name, observer.close())).collect();
-        self.program = scope.pid.map(|pid| Program { pid, waits, ..Program::default() });
+        let sleeps_after = scope.pid.and_then(program::sleeps);
+        let sleeps = sleeps_after.zip(sleeps_before).map(|(after, before)| after.saturating_sub(before));
+        self.program = scope.pid.map(|pid| Program { pid, waits, sleeps, ..Program::default() });
         let losses = Losses::read(source).since(&before);
         self.watched = Some(Watched { ms: u64::try_from(scope.window.as_millis()).unwrap_or(u64::MAX), losses });
     }

@@ -50,6 +50,16 @@ pub(super) fn read(pid: u32, unseen: &mut Vec<String>) -> Result<Program, FactsE
     Ok(program)
 }
 
+/// How often the threads of a process went to sleep so far.
+pub(super) fn sleeps(pid: u32) -> Option<u64> {
+    let of = |tid: String| {
+        let status = text(&format!("/proc/{pid}/task/{tid}/status"))?;
+        status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse::<u64>().ok()
+    };
+    let all: Vec<u64> = names(&format!("/proc/{pid}/task"), "").into_iter().filter_map(of).collect();
+    if all.is_empty() { None } else { Some(all.iter().sum()) }
+}
+
 fn descriptors(program: &mut Program, unseen: &mut Vec<String>) -> Result<(), KeyError> {
     let pid = program.pid;
     let process = Process::open(pid)?;

@@ -1,8 +1,8 @@
 //! What a live kernel counts and how it is set, as figures with names ([`napier_core::metric`]): instances, queues and interfaces of
 //! the calling thread's namespace, CPUs of the machine, and what [`crate::doctor`] finds.
 //!
-//! Nothing is changed, and nothing is traced: what the kernel counts anyhow is read. So there are no polls of single instances,
-//! which only a tracepoint shows (`napier compare --backend kernel` uses it). A source that cannot be read takes its figures
+//! Nothing is changed, and nothing is traced unless polls are asked for ([`Kernel::count_polls`]): what the kernel counts anyhow is
+//! read, and polls of single instances only a tracepoint shows. A source that cannot be read takes its figures
 //! with it and is 0 in `napier_kernel_source_readable`; a walk itself cannot fail.
 //!
 //! | module | holds | source |
@@ -10,18 +10,20 @@
 //! | `device` | interfaces, instances, their threads and interrupts | `netdev` netlink, `rtnetlink(7)`, `/proc/PID/schedstat` |
 //! | `queue` | queues | queue-get and qstats-get of `netdev` netlink |
 //! | `cpu` | CPUs | `/proc/softirqs`, `/proc/net/softnet_stat`, `/proc/interrupts`, `/proc/stat` |
+//! | `polls` | polls, by who made them | the tracepoint `napi:napi_poll` |
 //! | [`mode`] | the settings of an instance by one name | |
 
 mod cpu;
 mod device;
 pub mod mode;
+mod polls;
 mod queue;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use napier_core::metric::{Kind, Metric, Sink, Unit};
@@ -64,7 +66,7 @@ static FINDINGS: Metric = gauge(
 /// All metrics of a kernel, in the order of a walk.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     let own = [&SOURCE, &SYSCTL, &FINDINGS];
-    device::all().chain(queue::all()).chain(cpu::ALL).chain(own)
+    device::all().chain([&polls::POLLS]).chain(queue::all()).chain(cpu::ALL).chain(own)
 }
 
 /// CPUs on which threads of instances poll for ever now: what must not be late keeps off them.
@@ -83,6 +85,7 @@ pub struct Kernel {
     /// Interfaces; none: all but loopback.
     devices: BTreeSet<String>,
     findings: Mutex<Findings>,
+    polls: Mutex<polls::CountedPolls>,
 }
 
 /// Severity name, id and interface of a finding, and how many there are.
@@ -108,18 +111,34 @@ impl Kernel {
                 io::Error::new(io::ErrorKind::NotFound, text)
             })?;
         }
-        Ok(Self { devices: devices.iter().cloned().collect(), findings: Mutex::default() })
+        Ok(Self { devices: devices.iter().cloned().collect(), findings: Mutex::default(), polls: Mutex::default() })
+    }
+
+    /// Counts polls by who made them from now on, of the interfaces that there are now. It needs root.
+    ///
+    /// # Errors
+    /// [`TraceError`](crate::tracefs::TraceError).
+    pub fn count_polls(&self) -> Result<(), crate::tracefs::TraceError> {
+        let all = link::counters().unwrap_or_default().into_iter().map(|(_, name, ..)| name);
+        let counted = polls::CountedPolls::begin(all.filter(|name| self.is_wanted(name)))?;
+        *self.polls.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+        Ok(())
+    }
+
+    /// Takes what was recorded of polls: to be called more often than figures are asked for, so that all of the time has its part.
+    pub fn look_at_polls(&self) {
+        self.polls.lock().unwrap_or_else(PoisonError::into_inner).look();
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        if self.devices.is_empty() { name != "lo" } else { self.devices.contains(name) }
     }
 
     /// Hands all figures to a sink. `now` is a time since any moment, the same in all walks.
     pub fn walk(&self, now: Duration, sink: &mut dyn Sink) {
         let mut sources = Sources::default();
         let links = sources.read("rtnetlink", link::counters()).unwrap_or_default();
-        let is_wanted = |name: &str| match self.devices.is_empty() {
-            true => name != "lo",
-            false => self.devices.contains(name),
-        };
-        let links: Vec<device::Link> = links.into_iter().filter(|(_, name, ..)| is_wanted(name)).collect();
+        let links: Vec<device::Link> = links.into_iter().filter(|(_, name, ..)| self.is_wanted(name)).collect();
         let names: BTreeMap<u32, &str> = links.iter().map(|(ifindex, name, ..)| (*ifindex, name.as_str())).collect();
         device::links(&links, sink);
         let kinds = link::all().unwrap_or_default().into_iter().filter_map(|(ifindex, _, kind)| Some((ifindex, kind?)));
@@ -135,6 +154,8 @@ impl Kernel {
                 sink,
             );
         }
+        self.look_at_polls();
+        self.polls.lock().unwrap_or_else(PoisonError::into_inner).walk(&instances, &names, sink);
         if let Some(table) = sources.file("/proc/interrupts") {
             device::interrupts(&table, &names, &instances, sink);
             cpu::timer_interrupts(&table, sink);
@@ -145,7 +166,7 @@ impl Kernel {
                 sink.sample(&SYSCTL, &[name], value);
             }
         }
-        let mut findings = self.findings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         if findings.at.is_none_or(|at| now >= at + FINDINGS_FRESH) {
             *findings = Findings { at: Some(now), counts: self.look() };
         }

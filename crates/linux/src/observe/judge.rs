@@ -76,12 +76,16 @@ pub struct Evidence<'a> {
 }
 
 /// Polls by who made them.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Shares {
     /// The program.
     pub program: u64,
     /// Softirqs.
     pub softirq: u64,
+    /// Of these, the threads that softirqs are left to (`ksoftirqd/N`).
+    pub ksoftirqd: u64,
+    /// Of these, the others, by the name of the thread that was interrupted.
+    pub interrupted: BTreeMap<String, u64>,
     /// Threads of instances.
     pub napi_threads: u64,
     /// Other threads.
@@ -196,7 +200,8 @@ fn polls_of(seen: &Evidence<'_>) -> Result<Polls, Option<String>> {
 fn shares(seen: &Evidence<'_>, polls: &Polls) -> Shares {
     let (program, napi_threads) = (polls.by(seen.tids), polls.by(seen.napi_threads));
     let others = polls.total() - polls.softirq - program - napi_threads;
-    Shares { program, softirq: polls.softirq, napi_threads, others }
+    let (softirq, ksoftirqd, interrupted) = (polls.softirq, polls.ksoftirqd, polls.interrupted.clone());
+    Shares { program, softirq, ksoftirqd, interrupted, napi_threads, others }
 }
 
 fn connections(seen: &Evidence<'_>) -> Through {
@@ -224,24 +229,25 @@ fn acts(seen: &Evidence<'_>, verdict: &Observation) -> Acts {
     if is_passed_by(packets, verdict.taken) {
         return Acts::No;
     }
-    let Some(polls) = verdict.polls else {
+    let Some(polls) = &verdict.polls else {
         // What is not reached cannot poll, whatever else does.
         let none = !verdict.unreached.is_empty() && verdict.connections.with_id == 0;
         return if none { Acts::No } else { Acts::Unknown };
     };
-    let total = polls.program + polls.softirq + polls.napi_threads + polls.others;
-    let wanted = match seen.poller {
-        WhoPolls::Any => return if total > 0 { Acts::Yes } else { Acts::Unknown },
-        WhoPolls::Thread => polls.napi_threads,
-        WhoPolls::Program => polls.program,
-    };
-    // Where few packets come, the timers of deferral poll a hundred times for each, but the program once for each as well.
-    let is_enough = wanted * 100 >= total * SHARE_MIN_PCT || wanted * 100 >= packets * SHARE_MIN_PCT;
-    match (total, is_enough) {
+    let total = polls.total();
+    let Some(wanted) = polls.of(seen.poller) else { return if total > 0 { Acts::Yes } else { Acts::Unknown } };
+    match (total, is_enough(wanted, total, packets)) {
         (0, _) => Acts::Unknown,
         (_, true) => Acts::Yes,
         (_, false) => Acts::No,
     }
+}
+
+/// Whether the one that shall poll does. Where few packets come, the timers of deferral poll a hundred times for each, but the program
+/// once for each as well.
+#[must_use]
+pub fn is_enough(wanted: u64, total: u64, packets: u64) -> bool {
+    wanted * 100 >= total * SHARE_MIN_PCT || wanted * 100 >= packets * SHARE_MIN_PCT
 }
 
 /// Most packets came, and no instance took them.
@@ -257,7 +263,7 @@ fn lines(seen: &Evidence<'_>, verdict: &Observation) -> Vec<String> {
     let name = seen.programs.first().map_or("the program", |program| program.name.as_str());
     if let Some(packets) = verdict.packets.filter(|packets| *packets >= PACKETS_MIN) {
         let span = format!("{packets} packets came to {device} in {:.1} s", verdict.seconds);
-        match (verdict.polls, &verdict.polls_unknown) {
+        match (&verdict.polls, &verdict.polls_unknown) {
             _ if is_passed_by(packets, verdict.taken) => {
                 let took = verdict.taken.unwrap_or(0);
                 let why = if is_veth { format!(" ({PEER})") } else { String::new() };
@@ -277,7 +283,8 @@ fn lines(seen: &Evidence<'_>, verdict: &Observation) -> Vec<String> {
         lines.push(miss.text(mode, seen.needs));
     }
     if verdict.acts == Acts::No && lines.len() < 2 {
-        lines.push(format!("{mode} was not seen to act on {name}"));
+        let promised = verdict.polls.as_ref().and_then(|polls| promised(polls, seen.poller));
+        lines.push(format!("{mode} was not seen to act on {name}{}", promised.unwrap_or_default()));
     }
     lines
 }
@@ -285,25 +292,75 @@ fn lines(seen: &Evidence<'_>, verdict: &Observation) -> Vec<String> {
 /// What a packet of a veth passes by an instance for. Source: `drivers/net/veth.c veth_skb_is_eligible_for_gro`.
 const PEER: &str = "its peer sends with segmentation offload: ethtool -K PEER tso off, in the peer's namespace";
 
+/// What a mode promises, and what of it was seen.
+fn promised(polls: &Shares, poller: WhoPolls) -> Option<String> {
+    let who = match poller {
+        WhoPolls::Any => return None,
+        WhoPolls::Thread => "a thread of each instance",
+        WhoPolls::Program => "the program",
+    };
+    let share = pct(polls.of(poller)?, polls.total());
+    Some(format!(": it lets {who} poll, which made {share} % of the polls"))
+}
+
+/// Names of interrupted threads that are told.
+const NAMES: usize = 2;
+
 impl Shares {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.program + self.softirq + self.napi_threads + self.others
+    }
+
+    /// Those of the one that shall poll; `None` where that may be any.
+    #[must_use]
+    pub const fn of(&self, poller: WhoPolls) -> Option<u64> {
+        match poller {
+            WhoPolls::Any => None,
+            WhoPolls::Thread => Some(self.napi_threads),
+            WhoPolls::Program => Some(self.program),
+        }
+    }
+
     /// Shares in percent, the largest first.
     #[must_use]
     pub fn text(&self, program: &str) -> String {
-        let total = self.program + self.softirq + self.napi_threads + self.others;
+        let total = self.total();
         if total == 0 {
             return "none".to_owned();
         }
+        let softirq = self.softirq - self.ksoftirqd.min(self.softirq);
         let mut parts = [
             (self.program, program),
-            (self.softirq, "softirq"),
+            (softirq, "softirq"),
+            (self.ksoftirqd, "ksoftirqd"),
             (self.napi_threads, "threads of its instances"),
             (self.others, "others"),
         ];
         parts.sort_by_key(|(polls, _)| std::cmp::Reverse(*polls));
-        let part = |(polls, who): &(u64, &str)| format!("{who} {} %", (polls * 100 + total / 2) / total);
+        let part = |(polls, who): &(u64, &str)| {
+            let inside = if *who == "softirq" { self.interrupted_text() } else { String::new() };
+            format!("{who} {} %{inside}", pct(*polls, total))
+        };
         let shown: Vec<String> = parts.iter().filter(|(polls, _)| *polls > 0).map(part).collect();
         format!("{total}, {}", shown.join(", "))
     }
+
+    /// In whose time softirqs polled: the names with most, with their shares of all polls.
+    fn interrupted_text(&self) -> String {
+        let mut names: Vec<(&String, &u64)> = self.interrupted.iter().collect();
+        names.sort_by_key(|(_, polls)| std::cmp::Reverse(**polls));
+        let shown =
+            names.iter().map(|(name, polls)| (name, pct(**polls, self.total()))).filter(|(_, share)| *share > 0);
+        let shown: Vec<String> = shown.take(NAMES).map(|(name, share)| format!("{name} {share} %")).collect();
+        if shown.is_empty() { String::new() } else { format!(" (in the time of {})", shown.join(", ")) }
+    }
+}
+
+/// In percent, rounded.
+const fn pct(part: u64, all: u64) -> u64 {
+    if all == 0 { 0 } else { (part * 100 + all / 2) / all }
 }
 
 impl Miss {

@@ -17,7 +17,7 @@ fn window(packets: u64, polled: Option<u64>, polls: Option<Polls>) -> WindowCoun
 /// By softirq, and by the threads 7 (of the program), 20 (of an instance) and 30.
 fn polls(softirq: u64, threads: [u64; 3], work: u64) -> Polls {
     let threads: BTreeMap<u32, u64> = [7, 20, 30].into_iter().zip(threads).filter(|(_, polls)| *polls > 0).collect();
-    Polls { softirq, threads, work, instances: 1, each: Vec::new() }
+    Polls { softirq, threads, work, instances: 1, ..Polls::default() }
 }
 
 fn program(with_id: u32) -> Program {
@@ -60,11 +60,29 @@ fn a_program_that_polls_is_seen_to() {
     let seen = window(1000, Some(1000), Some(polls(1000, [0, 0, 0], 1000)));
     let verdict = judged(WhoPolls::Program, SUSPENDS, &seen, &[program(4)]);
     assert_eq!(verdict.acts, Acts::No);
-    assert_eq!(verdict.lines[1], "suspend20 was not seen to act on srv");
+    assert_eq!(
+        verdict.lines[1],
+        "suspend20 was not seen to act on srv: it lets the program poll, which made 0 % of the polls"
+    );
     assert_eq!(judged(WhoPolls::Any, Needs::default(), &seen, &[program(4)]).acts, Acts::Yes);
     assert_eq!(judged(WhoPolls::Thread, Needs::default(), &seen, &[program(4)]).acts, Acts::No);
     let by_thread = window(1000, Some(1000), Some(polls(0, [0, 500, 0], 1000)));
     assert_eq!(judged(WhoPolls::Thread, Needs::default(), &by_thread, &[]).acts, Acts::Yes);
+}
+
+#[test]
+fn softirqs_are_told_by_whom_they_interrupt() {
+    let interrupted = [("srv", 300), ("an idle CPU", 90), ("kworker/0:1", 10)];
+    let interrupted = interrupted.map(|(name, polls)| (name.to_owned(), polls)).into();
+    let softirq = Polls { ksoftirqd: 50, interrupted, ..polls(450, [540, 10, 0], 1000) };
+    let verdict = judged(WhoPolls::Program, SUSPENDS, &window(1000, Some(1000), Some(softirq)), &[program(4)]);
+    assert_eq!(
+        verdict.lines,
+        [
+            "1000 packets came to eth0 in 1.0 s; polls: 1000, srv 54 %, softirq 40 % (in the time of srv 30 %, an idle CPU 9 %), \
+          ksoftirqd 5 %, threads of its instances 1 %"
+        ]
+    );
 }
 
 #[test]
@@ -98,15 +116,15 @@ fn nothing_is_said_of_too_few_packets_or_of_what_is_not_shown() {
     // Two interfaces have the name, in two namespaces.
     let twice = window(1000, None, Some(Polls { instances: 2, ..polls(900, [0; 3], 900) }));
     let verdict = judged(WhoPolls::Program, SUSPENDS, &twice, &[program(4)]);
-    assert_eq!((verdict.acts, verdict.polls), (Acts::Unknown, None));
+    assert_eq!((verdict.acts, verdict.polls.clone()), (Acts::Unknown, None));
     assert!(verdict.lines[0].contains("other namespaces"), "{verdict:?}");
     // Of which the program polls one: that is its own, as the `eth0` of each container is.
-    let one = |softirq, tid, polls| InstancePolls { softirq, threads: [(tid, polls)].into(), work: softirq };
+    let one = |softirq, tid, polls| InstancePolls { softirq, threads: [(tid, polls)].into(), work: softirq, ..InstancePolls::default() };
     let each = vec![one(100, 7, 900), one(5000, 30, 1)];
     let told = window(1000, None, Some(Polls { instances: 2, each, ..polls(5100, [900, 0, 1], 5100) }));
     let verdict = judged(WhoPolls::Program, SUSPENDS, &told, &[program(4)]);
     assert_eq!((verdict.acts, verdict.taken), (Acts::Yes, None), "what others took is not known: {verdict:?}");
-    assert_eq!(verdict.polls, Some(Shares { program: 900, softirq: 100, napi_threads: 0, others: 0 }));
+    assert_eq!(verdict.polls, Some(Shares { program: 900, softirq: 100, ..Shares::default() }));
 }
 
 #[test]

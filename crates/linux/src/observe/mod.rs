@@ -10,22 +10,24 @@
 //! | `judge` | what a window shows, in words: pure | |
 
 mod counters;
+mod instance_ids;
 mod judge;
 pub mod parts;
 mod polls;
 mod reach;
+mod threads;
 mod waits;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 pub(crate) use counters::polled_of_veth;
 pub use counters::{Received, received};
-pub use judge::{Acts, Evidence, Miss, Observation, Shares, WhoPolls, elsewhere, judge};
-pub use polls::{InstancePolls, Polling, Polls};
+pub use judge::{Acts, Evidence, Miss, Observation, Shares, WhoPolls, elsewhere, is_enough, judge};
+pub use polls::{InstancePolls, Polling, Polls, Who};
 pub use reach::{Needs, Unreached, unreached};
+pub use threads::{kernel_threads, threads_of};
 pub use waits::{How, Waits};
 
 use crate::change::DeviceRef;
@@ -63,6 +65,17 @@ pub struct WindowCounts {
     pub no_polls: Option<String>,
 }
 
+/// Why it is not told who polls.
+fn not_shown(error: &TraceError) -> String {
+    match error {
+        TraceError::Denied(_) if rustix::process::geteuid().is_root() => {
+            "who polls is not shown: this kernel lets nothing be traced here (lockdown, or a container without CAP_SYS_ADMIN)".to_owned()
+        }
+        TraceError::Denied(_) => "who polls is not shown without root (tracefs)".to_owned(),
+        error => format!("who polls is not shown: {error}"),
+    }
+}
+
 /// Looks at an interface, and at who polls it, for a window at a time.
 #[derive(Debug)]
 pub struct Observer {
@@ -76,10 +89,7 @@ impl Observer {
     /// Of an interface of the calling thread's namespace. No window is open yet.
     #[must_use]
     pub fn new(device: DeviceRef) -> Self {
-        let polling = Polling::new(&device.name).map_err(|error| match error {
-            TraceError::Denied(_) => "who polls is not shown without root (tracefs)".to_owned(),
-            error => error.to_string(),
-        });
+        let polling = Polling::new(&device.name).map_err(|error| not_shown(&error));
         Self { device, polling, begun: Instant::now(), before: None }
     }
 
@@ -138,11 +148,4 @@ pub(crate) fn watch_waits(pid: Option<u32>, span: Duration, each: &mut dyn FnMut
             _ => return pid.map_or_else(Waits::default, |pid| waits.still_of(pid)),
         }
     }
-}
-
-/// Threads of processes, for [`Polls::by`].
-#[must_use]
-pub fn threads_of(pids: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
-    let of = |pid| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    pids.into_iter().flat_map(of).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

@@ -43,6 +43,8 @@ pub struct Program {
     /// Descriptors of its IPv4 and IPv6 sockets, connected or not.
     #[serde(skip)]
     pub internet: BTreeSet<i32>,
+    /// How often its threads went to sleep while they were looked at; `None` if that was not asked for.
+    pub sleeps: Option<u64>,
     /// What its threads waited in while they were looked at; empty if that was not asked for.
     pub waits: Waits,
 }

@@ -7,18 +7,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::instance_ids::InstanceIds;
+use super::threads::name_of;
 use crate::tracefs::{EventCounts, NAPI_POLL, TraceError, TraceEvent, Tracer};
 
 /// Buffer of each processor: some thousand events.
 const TRACE_KIB: u32 = 64;
+/// A CPU that had nothing to do when a softirq came, as the kernel's text has it, and as it is told.
+const IDLE: (&str, &str) = ("<idle>", "an idle CPU");
+/// A thread whose name the kernel has not kept.
+const UNNAMED: &str = "<...>";
+/// Names of threads that are kept apart; polls of others have none.
+const NAMES_MAX: usize = 256;
 
 /// Polls of a window.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Polls {
     /// In softirq, whatever thread that interrupted.
     pub softirq: u64,
+    /// Of these, by the threads that softirqs are left to.
+    pub ksoftirqd: u64,
+    /// Of these, the others, by the name of the thread that was interrupted.
+    pub interrupted: BTreeMap<String, u64>,
     /// By threads themselves: of programs that busy poll, and of instances.
     pub threads: BTreeMap<u32, u64>,
+    /// The names of these.
+    #[serde(skip)]
+    pub names: BTreeMap<u32, String>,
+    /// Polls of each instance, by its id and by who made them, where that was asked for; of those whose id is not known yet by 0.
+    #[serde(skip)]
+    pub of_instances: BTreeMap<u32, BTreeMap<Who, u64>>,
     /// Packets that they took.
     pub work: u64,
     /// Instances that were polled. More than the interface has: interfaces of other namespaces have its name.
@@ -33,10 +51,58 @@ pub struct Polls {
 pub struct InstancePolls {
     /// In softirq.
     pub softirq: u64,
+    /// Of these, by the threads that softirqs are left to.
+    pub ksoftirqd: u64,
+    /// Of these, the others, by the name of the thread that was interrupted.
+    pub interrupted: BTreeMap<String, u64>,
     /// By threads themselves.
     pub threads: BTreeMap<u32, u64>,
     /// Packets that they took.
     pub work: u64,
+}
+
+/// Who made a poll.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Who {
+    /// A softirq, in the time of whatever it interrupted.
+    Softirq,
+    /// A thread that softirqs were left to.
+    Ksoftirqd,
+    /// A thread of an instance.
+    NapiThread,
+    /// A thread of a program, by its name.
+    Program(String),
+}
+
+impl Who {
+    fn of(event: &TraceEvent, name: &str) -> Self {
+        match event.in_softirq {
+            true if name.starts_with("ksoftirqd/") => Self::Ksoftirqd,
+            true => Self::Softirq,
+            false if name.starts_with("napi/") => Self::NapiThread,
+            false => Self::Program(name.to_owned()),
+        }
+    }
+
+    /// Its kind, in a word.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Softirq => "softirq",
+            Self::Ksoftirqd => "ksoftirqd",
+            Self::NapiThread => "napi-thread",
+            Self::Program(_) => "program",
+        }
+    }
+
+    /// The program's name; empty for what is none.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        match self {
+            Self::Program(name) => name,
+            Self::Softirq | Self::Ksoftirqd | Self::NapiThread => "",
+        }
+    }
 }
 
 impl Polls {
@@ -50,10 +116,10 @@ impl Polls {
         let mut polls = Self { instances: each.len(), ..Self::default() };
         for one in &each {
             polls.softirq += one.softirq;
+            polls.ksoftirqd += one.ksoftirqd;
             polls.work += one.work;
-            for (tid, count) in &one.threads {
-                *polls.threads.entry(*tid).or_default() += count;
-            }
+            one.interrupted.iter().for_each(|(name, count)| *polls.interrupted.entry(name.clone()).or_default() += count);
+            one.threads.iter().for_each(|(tid, count)| *polls.threads.entry(*tid).or_default() += count);
         }
         polls.each = each;
         polls
@@ -64,7 +130,8 @@ impl Polls {
     #[must_use]
     pub fn of_instances_of(&self, tids: &BTreeSet<u32>) -> Self {
         let is_theirs = |one: &&InstancePolls| one.threads.keys().any(|tid| tids.contains(tid));
-        Self::of(self.each.iter().filter(is_theirs).cloned().collect())
+        let own = self.each.iter().filter(is_theirs).cloned().collect();
+        Self { names: self.names.clone(), of_instances: self.of_instances.clone(), ..Self::of(own) }
     }
 
     /// Those that some threads made.
@@ -79,8 +146,11 @@ impl Polls {
 pub struct Polling {
     tracer: Tracer,
     filter: String,
+    polls: Polls,
     /// By what the kernel calls an instance.
     each: BTreeMap<String, InstancePolls>,
+    /// Which instance is which, where polls are to be told apart by that.
+    ids: Option<InstanceIds>,
 }
 
 impl Polling {
@@ -92,7 +162,15 @@ impl Polling {
         let tracer = Tracer::new()?;
         tracer.buffer(TRACE_KIB)?;
         let filter = format!("dev_name == \"{name}\"");
-        Ok(Self { tracer, filter, each: BTreeMap::new() })
+        Ok(Self { tracer, filter, polls: Polls::default(), each: BTreeMap::new(), ids: None })
+    }
+
+    /// The same, and polls are told by instance too ([`Polls::of_instances`]).
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn by_instance(name: &str) -> Result<Self, TraceError> {
+        Ok(Self { ids: Some(InstanceIds::new(name)?), ..Self::new(name)? })
     }
 
     /// Begins a window.
@@ -100,7 +178,10 @@ impl Polling {
     /// # Errors
     /// [`TraceError`].
     pub fn begin(&mut self) -> Result<(), TraceError> {
-        self.each.clear();
+        (self.polls, self.each) = (Polls::default(), BTreeMap::new());
+        if let Some(ids) = &mut self.ids {
+            ids.begin()?;
+        }
         self.tracer.clear()?;
         self.tracer.record(NAPI_POLL, Some(&self.filter))
     }
@@ -113,8 +194,17 @@ impl Polling {
         let counted = self.tracer.seen_by_cpu()?;
         let recorded = self.tracer.take()?;
         self.tracer.clear()?;
+        if let Some(ids) = &mut self.ids {
+            ids.look(&recorded.events)?;
+        }
         self.add(&counted, &recorded.events);
         Ok(())
+    }
+
+    /// What was found since the window was opened, as of the last look.
+    #[must_use]
+    pub const fn so_far(&self) -> &Polls {
+        &self.polls
     }
 
     /// Ends the window.
@@ -123,37 +213,87 @@ impl Polling {
     /// [`TraceError`].
     pub fn end(&mut self) -> Result<Polls, TraceError> {
         self.tracer.stop()?;
-        Ok(Polls::of(std::mem::take(&mut self.each).into_values().collect()))
+        self.polls.instances = self.each.len();
+        self.polls.each = std::mem::take(&mut self.each).into_values().collect();
+        Ok(std::mem::take(&mut self.polls))
     }
 
     /// Events that a processor still had stand for all that it counted.
     fn add(&mut self, counted: &BTreeMap<u32, EventCounts>, events: &[TraceEvent]) {
         for (cpu, seen) in counted {
-            let of_cpu = || events.iter().filter(|event| event.cpu == *cpu);
-            let kept = of_cpu().count() as u64;
+            let own: Vec<&TraceEvent> = events.iter().filter(|event| event.cpu == *cpu).collect();
+            let kept = own.len() as u64;
             if kept == 0 {
                 continue;
             }
             // What came between the count and the look is in the look alone.
             let all = seen.total().max(kept);
             let scaled = |part: u64| (u128::from(part) * u128::from(all) / u128::from(kept)) as u64;
-            let mut found: BTreeMap<&str, InstancePolls> = BTreeMap::new();
-            for event in of_cpu() {
-                let one = found.entry(event.field("struct").unwrap_or_default()).or_default();
-                match event.in_softirq {
-                    true => one.softirq += 1,
-                    false => *one.threads.entry(event.tid).or_default() += 1,
+            self.add_of_cpu(&own, &scaled);
+        }
+    }
+
+    fn add_of_cpu(&mut self, events: &[&TraceEvent], scaled: &dyn Fn(u64) -> u64) {
+        let mut seen: BTreeMap<(Who, u32, String, &str), u64> = BTreeMap::new();
+        let mut work: BTreeMap<&str, u64> = BTreeMap::new();
+        for event in events {
+            let name = self.polls.name_of(event);
+            let tid = if event.in_softirq { 0 } else { event.tid };
+            let instance = event.field("struct").unwrap_or_default();
+            *seen.entry((Who::of(event, &name), tid, name, instance)).or_default() += 1;
+            *work.entry(instance).or_default() += event.field("work").and_then(|work| work.parse().ok()).unwrap_or(0);
+        }
+        for (instance, work) in work {
+            self.polls.work += scaled(work);
+            self.each.entry(instance.to_owned()).or_default().work += scaled(work);
+        }
+        for ((who, tid, name, instance), polls) in seen {
+            let polls = scaled(polls);
+            let (all, own) = (&mut self.polls, self.each.entry(instance.to_owned()).or_default());
+            match who {
+                Who::Softirq => {
+                    (all.softirq, own.softirq) = (all.softirq + polls, own.softirq + polls);
+                    *all.interrupted.entry(name.clone()).or_default() += polls;
+                    *own.interrupted.entry(name).or_default() += polls;
                 }
-                one.work += event.field("work").and_then(|work| work.parse().ok()).unwrap_or(0);
+                Who::Ksoftirqd => {
+                    (all.softirq, own.softirq) = (all.softirq + polls, own.softirq + polls);
+                    (all.ksoftirqd, own.ksoftirqd) = (all.ksoftirqd + polls, own.ksoftirqd + polls);
+                }
+                Who::NapiThread | Who::Program(_) => {
+                    *all.threads.entry(tid).or_default() += polls;
+                    *own.threads.entry(tid).or_default() += polls;
+                }
             }
-            for (name, one) in found {
-                let all = self.each.entry(name.to_owned()).or_default();
-                all.softirq += scaled(one.softirq);
-                all.work += scaled(one.work);
-                for (tid, polls) in one.threads {
-                    *all.threads.entry(tid).or_default() += scaled(polls);
-                }
+            if let Some(ids) = &self.ids {
+                *self.polls.of_instances.entry(ids.of(instance)).or_default().entry(who).or_default() += polls;
             }
         }
     }
 }
+
+impl Polls {
+    /// The name of an event's thread. Of very many threads the first ones have names.
+    fn name_of(&mut self, event: &TraceEvent) -> String {
+        if event.thread == IDLE.0 {
+            return IDLE.1.to_owned();
+        }
+        if event.thread != UNNAMED && event.in_softirq {
+            let is_kept = self.interrupted.contains_key(&event.thread) || self.interrupted.len() < NAMES_MAX;
+            return if is_kept { event.thread.clone() } else { "others".to_owned() };
+        }
+        if let Some(known) = self.names.get(&event.tid) {
+            return known.clone();
+        }
+        let told = (event.thread != UNNAMED).then(|| event.thread.clone());
+        let name = told.or_else(|| name_of(event.tid)).unwrap_or_else(|| "a thread that has ended".to_owned());
+        if !event.in_softirq && self.names.len() < NAMES_MAX {
+            self.names.insert(event.tid, name.clone());
+        }
+        name
+    }
+}
+
+#[cfg(test)]
+#[path = "polls_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 mod kept;
 mod picture;
 mod places;
+mod polled;
 mod reached;
 
 use super::{Finding, IDS, Severity, diagnose};
