@@ -161,7 +161,6 @@ fn text(seen: &Explained, name: &str, pid: u32, answer: &str) -> String {
             page.title(&row(figures));
         }
         page.blank();
-        page.words("why    ", &seen.longest().map_or_else(String::new, |stage| seen.because(stage, name)));
         page.words("polls  ", &shares(seen.polled_by.iter().map(|(who, count)| (polled_by(*who, name), *count))));
         page.words("began  ", &shares(seen.causes.iter().map(|(cause, count)| (caused_by(*cause), *count))));
     }
@@ -191,7 +190,8 @@ fn shares<'a>(parts: impl Iterator<Item = (&'a str, u64)>) -> String {
     let all: u64 = parts.iter().map(|(_, count)| count).sum();
     parts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let part = |(name, count): &(&str, u64)| format!("{name} {} %", (count * 100 + all / 2) / all.max(1));
-    parts.iter().map(part).collect::<Vec<_>>().join(", ")
+    let is_shown = |(_, count): &&(&str, u64)| count * 200 >= all;
+    parts.iter().filter(is_shown).map(part).collect::<Vec<_>>().join(", ")
 }
 
 const fn polled_by<'a>(who: PolledBy, name: &'a str) -> &'a str {

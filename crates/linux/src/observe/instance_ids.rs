@@ -26,6 +26,18 @@ impl InstanceIds {
         Ok(Self { tracer, device: device.to_owned(), is_learning: false, known: BTreeMap::new() })
     }
 
+    /// Begins to learn.
+    pub(super) fn begin(&mut self) -> Result<(), TraceError> {
+        if self.is_learning {
+            return Ok(());
+        }
+        self.tracer.clear()?;
+        self.tracer.record(RECEIVE, Some(&format!("name == \"{}\"", self.device)))?;
+        self.tracer.record(NAPI_POLL, Some(&format!("dev_name == \"{}\" && work > 0", self.device)))?;
+        self.is_learning = true;
+        Ok(())
+    }
+
     /// The id of the instance at this address, as the kernel's text has it; 0 where that is not known yet.
     pub(super) fn of(&self, address: &str) -> u32 {
         self.known.get(address).copied().unwrap_or(0)
@@ -41,18 +53,11 @@ impl InstanceIds {
             let has_packets = event.field("work").is_some_and(|work| work != "0");
             has_packets && event.field("struct").is_some_and(|address| !self.known.contains_key(address))
         };
-        match (polls.iter().any(is_new), self.is_learning) {
-            (true, false) => {
-                self.tracer.clear()?;
-                self.tracer.record(RECEIVE, Some(&format!("name == \"{}\"", self.device)))?;
-                self.tracer.record(NAPI_POLL, Some(&format!("dev_name == \"{}\" && work > 0", self.device)))?;
-                self.is_learning = true;
-            }
-            (false, true) => {
-                self.tracer.stop()?;
-                self.is_learning = false;
-            }
-            (true, true) | (false, false) => {}
+        if polls.iter().any(is_new) {
+            self.begin()?;
+        } else if self.is_learning && !polls.is_empty() {
+            self.tracer.stop()?;
+            self.is_learning = false;
         }
         Ok(())
     }

@@ -343,7 +343,7 @@ impl Shares {
             let inside = if *who == "softirq" { self.interrupted_text() } else { String::new() };
             format!("{who} {} %{inside}", pct(*polls, total))
         };
-        let shown: Vec<String> = parts.iter().filter(|(polls, _)| *polls > 0).map(part).collect();
+        let shown: Vec<String> = parts.iter().filter(|(polls, _)| pct(*polls, total) > 0).map(part).collect();
         format!("{total}, {}", shown.join(", "))
     }
 

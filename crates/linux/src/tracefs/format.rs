@@ -41,7 +41,7 @@ impl EventFormat {
 }
 
 impl Field {
-    /// `unsigned int vec;	offset:8;	size:4;	signed:0;`, and its name; `char comm[16]` has a length behind it.
+    /// `unsigned int vec; offset:8; size:4; signed:0;`, and its name; `char comm[16]` has a length behind it.
     fn parse(text: &str) -> Option<(String, Self)> {
         let mut parts = text.split(';').map(str::trim);
         let name = parts.next()?.rsplit(' ').next()?.split('[').next()?.to_owned();
