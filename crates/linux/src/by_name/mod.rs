@@ -1,7 +1,7 @@
 //! A program by the name that people have for it: a process, a unit of systemd, a container, a pod, a control group.
 //!
 //! All of them but a process are a control group, in which the kernel keeps every process from its first moment on: so what a program starts later belongs
-//! to it, whoever its parent is. Names that are in no path are asked of the programs that know them ([`tools`]); the rest is read in
+//! to it, whichever process is its parent. Names that are in no path are asked of the programs that know them ([`tools`]); the rest is read in
 //! `/proc/PID/cgroup`, and needs none of them.
 //!
 //! | target | found by |
@@ -171,7 +171,7 @@ impl Finder<'_> {
     fn container(&self, name: &TargetName, container: &str) -> Result<Cgroup, TargetError> {
         let found = self.labelled(|labels| labels.container);
         if may_be_id(container) {
-            let own: Vec<&Found> = found.iter().filter(|one| one.label.name.starts_with(container)).collect();
+            let own: Vec<&FoundGroup> = found.iter().filter(|one| one.label.name.starts_with(container)).collect();
             match own.as_slice() {
                 [] => {}
                 [one] => return Ok(one.group.clone()),
@@ -253,9 +253,9 @@ impl Finder<'_> {
     }
 
     /// All that processes of this machine are in of a kind, each once.
-    fn labelled(&self, kind: fn(Labels) -> Option<Label>) -> Vec<Found> {
+    fn labelled(&self, kind: fn(Labels) -> Option<Label>) -> Vec<FoundGroup> {
         let mounts = Mounts::read(&self.root);
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<FoundGroup> = Vec::new();
         for pid in self.root.names("/proc", "").iter().filter_map(|name| name.parse::<u32>().ok()) {
             for line in lines_of(&self.root, pid) {
                 let Some(label) = kind(Labels::of(&line.path)) else { continue };
@@ -264,7 +264,7 @@ impl Finder<'_> {
                 }
                 let own = crate::cgroup::CgroupLine { path: label.path.clone(), ..line };
                 if let Some(group) = mounts.find(&own) {
-                    found.push(Found { label, group });
+                    found.push(FoundGroup { label, group });
                     break;
                 }
             }
@@ -274,7 +274,7 @@ impl Finder<'_> {
 }
 
 /// A thing that was found by the path of its control group.
-struct Found {
+struct FoundGroup {
     label: Label,
     group: Cgroup,
 }

@@ -23,8 +23,8 @@ fn polls_are_told_by_who_made_them_and_scaled_to_what_the_kernel_counted() {
         }
         Err(error) => panic!("{error}"),
     };
-    let (polls, instances, filter) = Default::default();
-    let mut polling = Polling { tracer, filter, polls, instances, ids: Some(ids) };
+    let (polls, each, filter) = Default::default();
+    let mut polling = Polling { tracer, filter, polls, each, ids: Some(ids) };
     let counts = |kept, overrun| EventCounts { kept, overrun };
     let counted = [(0, counts(4, 396)), (1, counts(2, 0))].into();
     polling.add(&counted, &Recorded::of(TEXT).events);
