@@ -194,7 +194,7 @@ fn shares<'a>(parts: impl Iterator<Item = (&'a str, u64)>) -> String {
     parts.iter().filter(is_shown).map(part).collect::<Vec<_>>().join(", ")
 }
 
-const fn polled_by<'a>(who: PolledBy, name: &'a str) -> &'a str {
+const fn polled_by(who: PolledBy, name: &str) -> &str {
     match who {
         PolledBy::Program => name,
         PolledBy::NapiThread => "a thread of the instance",

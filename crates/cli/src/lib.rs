@@ -232,11 +232,8 @@ pub fn main() -> ExitCode {
     };
     colour::apply(cli.color);
     // A program that is run inherits what is ignored, as if it were started without this command.
-    let is_run = match &cli.command {
-        Command::Run(_) => true,
-        Command::Mode(mode) => mode.is_keep(),
-        _ => false,
-    };
+    let is_run =
+        matches!(&cli.command, Command::Run(_)) || matches!(&cli.command, Command::Mode(mode) if mode.is_keep());
     // The live view gives its terminal back first, whatever comes how often.
     let is_view = matches!(&cli.command, Command::Top(args) if args.is_live());
     let signals: &[i32] = if is_view { &[] } else { &[SIGINT, SIGTERM] };

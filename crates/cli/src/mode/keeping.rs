@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use napier_lab::modes::Mode;
-use napier_linux::by_name::{Target, TargetName};
+use napier_linux::by_name::{ProgramTarget, TargetName};
 use napier_linux::change::Queues;
 use napier_linux::process::{Process, Roots};
 
@@ -68,8 +68,8 @@ impl Whom {
         let found = match self {
             Self::Nothing => return None,
             Self::Process(process) => return Some(Roots::Process(process.who().pid)),
-            Self::Unit(unit) => Target::find(&TargetName::Unit(unit.clone())),
-            Self::Cgroup(path) => Target::find(&TargetName::Cgroup(path.clone())),
+            Self::Unit(unit) => ProgramTarget::find(&TargetName::Unit(unit.clone())),
+            Self::Cgroup(path) => ProgramTarget::find(&TargetName::Cgroup(path.clone())),
         };
         found.ok().map(|target| target.roots)
     }

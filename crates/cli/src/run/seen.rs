@@ -149,7 +149,8 @@ impl RunOutcome {
 /// One look, whether or not packets come.
 pub(crate) fn look_once(subject: &Subject, span: Duration) -> Option<Observation> {
     let (_stop, stopped) = channel();
-    Watch { subject, stopped: &stopped, observer: None, waits: BTreeMap::new(), elsewhere: None }.window(span)
+    Watch { subject, stopped: &stopped, observer: None, waits: BTreeMap::new(), elsewhere: None, program: None }
+        .window(span)
 }
 
 fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {

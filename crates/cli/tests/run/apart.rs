@@ -1,7 +1,7 @@
 //! Programs in another network namespace than the interface that their packets come through: pods on macvlan and ipvlan, and behind a veth that is
 //! routed to, with the traffic of a third namespace.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Output, Stdio};
 
 use napier_linux::Netns;

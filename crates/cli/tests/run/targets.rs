@@ -102,7 +102,9 @@ fn a_program_is_named_as_people_name_it() {
     let told = format!("ControlGroup={}\nLoadState=loaded", groups.path(&unit));
     let crictl = format!("{{\"items\": [{{\"metadata\": {{\"uid\": \"{UID}\"}}}}]}}");
     let folder = groups.0.join(&unit).display().to_string();
-    let rows: [(&str, &[(&str, String)], [&str; 2]); 8] = [
+    /// Where the program is, what tools say, and how it is named.
+    type NamedBy<'a> = (&'a str, &'a [(&'a str, String)], [&'a str; 2]);
+    let rows: [NamedBy<'_>; 8] = [
         (&unit, &[], ["--cgroup", &folder]),
         (&unit, &[("systemctl", told)], ["--unit", "www"]),
         (&unit, &[], ["--unit", "named-web"]),

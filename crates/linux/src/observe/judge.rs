@@ -359,8 +359,8 @@ impl Shares {
 }
 
 /// In percent, rounded.
-const fn pct(part: u64, all: u64) -> u64 {
-    if all == 0 { 0 } else { (part * 100 + all / 2) / all }
+fn pct(part: u64, all: u64) -> u64 {
+    (part * 100 + all / 2).checked_div(all).unwrap_or(0)
 }
 
 impl Miss {

@@ -118,7 +118,9 @@ impl Polls {
             polls.softirq += one.softirq;
             polls.ksoftirqd += one.ksoftirqd;
             polls.work += one.work;
-            one.interrupted.iter().for_each(|(name, count)| *polls.interrupted.entry(name.clone()).or_default() += count);
+            one.interrupted
+                .iter()
+                .for_each(|(name, count)| *polls.interrupted.entry(name.clone()).or_default() += count);
             one.threads.iter().for_each(|(tid, count)| *polls.threads.entry(*tid).or_default() += count);
         }
         polls.each = each;
