@@ -33,6 +33,7 @@ const UNLIKE: &[(&str, &str)] = &[
     ("backend", "one of the list, where a machine is fitted to one"),
     ("json", "ynl's own options have the request there"),
     ("out", "a file or a folder, as many files as there are"),
+    ("queues", "which queues of a card that is there, and how many of a device that is made or set"),
 ];
 
 /// What was spelled otherwise up to version 0.2, and is still taken: command, former name, name.

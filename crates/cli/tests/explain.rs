@@ -139,7 +139,8 @@ fn where_a_program_sleeps_is_where_the_time_goes() {
     let Some(found) = found else { return };
     assert_eq!(found["longest"], "answer", "{found}");
     // It slept for so long in each.
-    assert!(us(&found["stages"][6]["mean_us"]) >= 100_000.0 && us(&found["off_cpu_mean_us"]) >= 90_000.0, "{found}");
+    let slept = us(&found["stages"][6]["mean_us"]);
+    assert!(slept >= 100_000.0 && us(&found["off_cpu_mean_us"]) >= slept / 2.0, "{found}");
     assert!(found["because"].as_str().is_some_and(|words| words.contains("has no CPU for")), "{found}");
 }
 

@@ -77,7 +77,7 @@ fn what_cannot_be_is_said_in_a_line_and_changes_nothing() {
         ("new h --numa 999".to_owned(), 2, "there is no NUMA node 999"),
         (format!("new a/b --cpus {cpu}"), 1, "cannot name a group"),
         ("set g".to_owned(), 2, "nothing to set"),
-        ("set g --min-active 2".to_owned(), 1, "min-active 2 for a group of 1 CPUs"),
+        ("set g --min-active 2".to_owned(), 1, "min-active 2 for a group of 1 CPU:"),
         ("set g --delay-target soon".to_owned(), 2, "give one such as 200us"),
         ("set g --delay-target 2s".to_owned(), 1, "a delay target of 2000000000 ns"),
         ("set g --class best".to_owned(), 2, "invalid value 'best' for '--class"),

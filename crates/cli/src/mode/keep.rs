@@ -41,7 +41,7 @@ pub(crate) struct KeepArgs {
     unit: Option<String>,
 
     /// The program: all that is in this control group, by its folder
-    #[arg(long, value_name = "DIR", group = "whom")]
+    #[arg(long, value_name = "PATH", group = "whom")]
     cgroup: Option<std::path::PathBuf>,
 
     /// The program: this process and its descendants, until it ends

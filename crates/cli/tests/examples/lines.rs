@@ -88,7 +88,6 @@ const HOW: &[(&str, How)] = &[
     ("$(pidof", How::Not("wants a server: crates/cli/tests/run/keep.rs keeps a mode for one")),
     ("--cgroup /sys", How::Not("wants a control group: crates/cli/tests/run/keep.rs makes one")),
     ("mode keep", How::Serves),
-    ("-n napier doctor", How::Judges),
     ("ip netns add srv", How::Not(PAIR)),
     ("ip link add eth7 netns srv", How::Not(PAIR)),
     ("ip -n srv", How::Not(PAIR)),
