@@ -17,7 +17,7 @@ fn groups_that_cannot_be_are_refused_with_their_line() {
         ("[[group]]\nname = \"g0\"\ncpus = [0]\nmembers = [\"eth0/2\"]", "unknown instance \"eth0/2\""),
         ("[[group]]\nname = \"g0\"\ncpus = [0]\npolicy = \"spread\"", "x.toml:10: group[0].policy"),
         ("[[group]]\nname = \"g0\"\ncpus = [0]\ndelay-target = \"2s\"", "it is 1000 ns to 1000000000 ns"),
-        ("[[group]]\nname = \"g0\"\ncpus = [0]\nmin-active = 2", "min-active 2 for a group of 1 CPUs"),
+        ("[[group]]\nname = \"g0\"\ncpus = [0]\nmin-active = 2", "min-active 2 for a group of 1 CPU:"),
         ("[[group]]\nname = \"g0\"\ncpus = [0]\nshrink-after = 0", "more than no time"),
         ("[[socket]]\nname = \"g0\"\n[[group]]\nname = \"g0\"\ncpus = [0]", "the name \"g0\" is taken"),
     ];

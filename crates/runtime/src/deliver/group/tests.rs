@@ -239,7 +239,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert!(refused(engine.group_new("g", &[70_000], Settings::default())).contains("is not there"));
     assert!(refused(engine.group_new("g", &[cpu], other)).contains("a delay target of 0 ns"));
     let many = Settings { min_active: 2, ..Settings::default() };
-    assert!(refused(engine.group_new("g", &[cpu], many)).contains("min-active 2 for a group of 1 CPUs"));
+    assert!(refused(engine.group_new("g", &[cpu], many)).contains("min-active 2 for a group of 1 CPU:"));
     assert!(engine.groups().is_empty());
     engine.group_new("g", &[cpu], Settings::default()).unwrap();
     assert!(refused(engine.group_new("g", &[cpu], Settings::default())).contains("there is a group g already"));
