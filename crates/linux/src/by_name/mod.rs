@@ -1,7 +1,7 @@
 //! A program by the name that people have for it: a process, a unit of systemd, a container, a pod, a control group.
 //!
 //! All of them but a process are a control group, in which the kernel keeps every process from its first moment on: so what a program starts later belongs
-//! to it, whichever process is its parent. Names that are in no path are asked of the programs that know them ([`tools`]); the rest is read in
+//! to it, whichever process is its parent. Names that are in no path are asked of the programs that know them (`by_name/tools.rs`); the rest is read in
 //! `/proc/PID/cgroup`, and needs none of them.
 //!
 //! | target | found by |
