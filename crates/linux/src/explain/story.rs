@@ -106,6 +106,17 @@ struct ThreadState {
     queued_ns: Option<u64>,
     off_since: Option<u64>,
     off_ns: u64,
+    /// When it was woken last.
+    woke_ns: Option<u64>,
+}
+
+impl SocketNow {
+    /// A thread that was woken for its data runs.
+    fn runs(&mut self, tid: u32, at_ns: u64, before: Before) {
+        if let Some(data) = self.data.as_mut().filter(|data| data.woken.is_some_and(|(woken, _)| woken == tid)) {
+            (data.ran_ns, data.before) = (Some(at_ns), Some(before));
+        }
+    }
 }
 
 impl Poll {
@@ -225,8 +236,13 @@ impl Story {
         if self.threads.napi.contains(&woken) {
             let cause = self.cause(event);
             self.of_threads.entry(woken).or_default().woken = Some(cause);
-        } else if self.threads.program.contains(&woken)
-            && let Some(socket) = self.cpu(event).told.take()
+            return;
+        }
+        if !self.threads.program.contains(&woken) {
+            return;
+        }
+        self.of_threads.entry(woken).or_default().woke_ns = Some(event.at_ns);
+        if let Some(socket) = self.cpu(event).told.take()
             && let Some(data) = self.sockets.get_mut(&socket).and_then(|socket| socket.data.as_mut())
             && data.woken.is_none()
         {
@@ -237,7 +253,7 @@ impl Story {
 
     fn switched(&mut self, at_ns: u64, from: u32, name: &str, to: u32) {
         if self.threads.program.contains(&from) {
-            self.of_threads.entry(from).or_default().off_since = Some(at_ns);
+            self.runs(from, at_ns).off_since = Some(at_ns);
         }
         if !self.threads.program.contains(&to) {
             return;
@@ -247,12 +263,23 @@ impl Story {
             thread.off_ns += at_ns.saturating_sub(since);
         }
         for socket in std::mem::take(&mut thread.woken_for) {
-            let data = self.sockets.get_mut(&socket).and_then(|socket| socket.data.as_mut());
-            if let Some(data) = data.filter(|data| data.woken.is_some_and(|(tid, _)| tid == to)) {
-                data.ran_ns = Some(at_ns);
-                data.before = Some(if from == 0 { Before::idle() } else { Before::of(name) });
+            let before = if from == 0 { Before::idle() } else { Before::of(name) };
+            self.sockets.get_mut(&socket).into_iter().for_each(|socket| socket.runs(to, at_ns, before));
+        }
+    }
+
+    /// A thread does something, so it has a CPU. Some kernels do not record that an idle CPU goes to a thread: then it was away until it was
+    /// woken, and ran at the latest now.
+    fn runs(&mut self, tid: u32, at_ns: u64) -> &mut ThreadState {
+        let thread = self.of_threads.entry(tid).or_default();
+        if let Some(since) = thread.off_since.take() {
+            let back_ns = thread.woke_ns.filter(|woke_ns| *woke_ns >= since).unwrap_or(at_ns);
+            thread.off_ns += back_ns.saturating_sub(since);
+            for socket in std::mem::take(&mut thread.woken_for) {
+                self.sockets.get_mut(&socket).into_iter().for_each(|socket| socket.runs(tid, at_ns, Before::idle()));
             }
         }
+        thread
     }
 
     fn read(&mut self, event: &PathEvent, address: u64, bytes: i64) {
@@ -261,15 +288,16 @@ impl Story {
             self.sockets.remove(&address);
             return;
         }
-        let thread = self.of_threads.entry(event.tid).or_default();
+        let thread = self.runs(event.tid, event.at_ns);
         thread.queued_ns = None;
+        let off_ns = thread.off_ns;
         let Some(socket) = self.sockets.get_mut(&address) else {
             self.unmatched += 1;
             return;
         };
         match (socket.data.take(), &socket.taken) {
             (Some(data), None) => {
-                let (read_ns, by, off_ns) = (event.at_ns, event.tid, thread.off_ns);
+                let (read_ns, by) = (event.at_ns, event.tid);
                 socket.taken = Some(Taken { data, read_ns, by, off_ns });
             }
             // The rest of a request, or the next one before the answer to this one: they are one.
@@ -282,12 +310,11 @@ impl Story {
         if !self.threads.program.contains(&event.tid) {
             return None;
         }
-        let thread = self.of_threads.entry(event.tid).or_default();
-        let queued_ns = thread.queued_ns.take();
+        let queued_ns = self.runs(event.tid, event.at_ns).queued_ns.take();
         let taken = self.sockets.get_mut(&address)?.taken.take()?;
         // Where another CPU sends it, or the socket waits for room, it is on its way with the end of the call.
         let sent_ns = queued_ns.filter(|at| *at >= taken.read_ns).unwrap_or(event.at_ns);
-        let off_cpu_ns = if taken.by == event.tid { thread.off_ns - taken.off_ns } else { 0 };
+        let off_cpu_ns = if taken.by == event.tid { self.of_threads[&event.tid].off_ns - taken.off_ns } else { 0 };
         Some(request(&taken, sent_ns, off_cpu_ns))
     }
 
