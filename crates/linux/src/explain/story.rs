@@ -258,28 +258,29 @@ impl Story {
         if !self.threads.program.contains(&to) {
             return;
         }
-        let thread = self.of_threads.entry(to).or_default();
-        if let Some(since) = thread.off_since.take() {
-            thread.off_ns += at_ns.saturating_sub(since);
-        }
-        for socket in std::mem::take(&mut thread.woken_for) {
-            let before = if from == 0 { Before::idle() } else { Before::of(name) };
-            self.sockets.get_mut(&socket).into_iter().for_each(|socket| socket.runs(to, at_ns, before));
-        }
+        self.is_back(to, at_ns, at_ns, if from == 0 { Before::idle() } else { Before::of(name) });
     }
 
     /// A thread does something, so it has a CPU. Some kernels do not record that an idle CPU goes to a thread: then it was away until it was
     /// woken, and ran at the latest now.
     fn runs(&mut self, tid: u32, at_ns: u64) -> &mut ThreadState {
         let thread = self.of_threads.entry(tid).or_default();
-        if let Some(since) = thread.off_since.take() {
+        if let Some(since) = thread.off_since {
             let back_ns = thread.woke_ns.filter(|woke_ns| *woke_ns >= since).unwrap_or(at_ns);
-            thread.off_ns += back_ns.saturating_sub(since);
-            for socket in std::mem::take(&mut thread.woken_for) {
-                self.sockets.get_mut(&socket).into_iter().for_each(|socket| socket.runs(tid, at_ns, Before::idle()));
-            }
+            self.is_back(tid, back_ns, at_ns, Before::idle());
         }
-        thread
+        self.of_threads.entry(tid).or_default()
+    }
+
+    /// A thread was away until `back_ns`, and runs at `ran_ns`, after what its CPU did before.
+    fn is_back(&mut self, tid: u32, back_ns: u64, ran_ns: u64, before: Before) {
+        let thread = self.of_threads.entry(tid).or_default();
+        if let Some(since) = thread.off_since.take() {
+            thread.off_ns += back_ns.saturating_sub(since);
+        }
+        for socket in std::mem::take(&mut thread.woken_for) {
+            self.sockets.get_mut(&socket).into_iter().for_each(|socket| socket.runs(tid, ran_ns, before));
+        }
     }
 
     fn read(&mut self, event: &PathEvent, address: u64, bytes: i64) {

@@ -252,19 +252,20 @@ impl Polling {
         for ((who, tid, name, instance), polls) in seen {
             let polls = scaled(polls);
             let (all, own) = (&mut self.polls, self.each.entry(instance.to_owned()).or_default());
-            match who {
-                Who::Softirq => {
-                    (all.softirq, own.softirq) = (all.softirq + polls, own.softirq + polls);
-                    *all.interrupted.entry(name.clone()).or_default() += polls;
-                    *own.interrupted.entry(name).or_default() += polls;
-                }
-                Who::Ksoftirqd => {
-                    (all.softirq, own.softirq) = (all.softirq + polls, own.softirq + polls);
-                    (all.ksoftirqd, own.ksoftirqd) = (all.ksoftirqd + polls, own.ksoftirqd + polls);
-                }
-                Who::NapiThread | Who::Program(_) => {
-                    *all.threads.entry(tid).or_default() += polls;
-                    *own.threads.entry(tid).or_default() += polls;
+            for (softirq, ksoftirqd, interrupted, threads) in [
+                (&mut all.softirq, &mut all.ksoftirqd, &mut all.interrupted, &mut all.threads),
+                (&mut own.softirq, &mut own.ksoftirqd, &mut own.interrupted, &mut own.threads),
+            ] {
+                match who {
+                    Who::Softirq => {
+                        *softirq += polls;
+                        *interrupted.entry(name.clone()).or_default() += polls;
+                    }
+                    Who::Ksoftirqd => {
+                        *softirq += polls;
+                        *ksoftirqd += polls;
+                    }
+                    Who::NapiThread | Who::Program(_) => *threads.entry(tid).or_default() += polls,
                 }
             }
             if let Some(ids) = &self.ids {
