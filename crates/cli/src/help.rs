@@ -118,7 +118,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("napier bench rx-cost", "what receiving a packet costs"),
             ("napier bench wakeup --json", "what waking a thread takes here, for sim calibrate"),
-            ("sudo napier bench raw-rr --backend engine,kernel", "raw ports beside AF_XDP sockets"),
+            ("sudo napier bench raw-rr --backend engine,kernel --runs 3", "raw ports beside AF_XDP sockets"),
         ],
     ),
     (

@@ -106,8 +106,9 @@ fn tables(experiments: &[Vec<RawRrConfig>], found: &Compared<RawRr>) -> Vec<Shee
 
 fn block(rows: &[RawRr], configs: &[RawRrConfig], decided: &BenchDecided) -> SheetTable {
     let mut heads = vec![words("latency in ns")];
-    heads.extend(["p5", "p50", "p95", "p99", "p99.9", "lost", "wakes"].map(figure));
-    heads.push(words("p50 of the first"));
+    heads.extend(["p5", "p50", "p95", "p99", "p99.9", "lost"].map(figure));
+    // Where latencies are those of queues, the columns are wide.
+    heads.extend([figure("wakes").goes(1), words("p50 of the first").goes(2)]);
     let mut lines: Vec<Vec<TableCell>> = rows.iter().enumerate().map(|(at, row)| cells(row, at, decided)).collect();
     let (period_ns, delay_ns) = rows.first().map_or((0, 0), |row| (row.period_ns, row.delay_ns));
     for (mode, figures) in published_raw_rr(period_ns, delay_ns) {

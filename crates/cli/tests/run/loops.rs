@@ -135,6 +135,46 @@ fn a_selector_of_java_goes_on_as_without_a_mode() {
     under_all_modes(test, &bench, &["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", &folder, "Loop"]);
 }
 
+/// A loop whose libraries are fetched: built in a folder of its own, which nothing of the workspace depends on. `None`, said aloud, where it
+/// cannot be.
+fn fetched(test: &str, bench: &Bench, name: &str) -> Option<Vec<String>> {
+    let folder = bench.folder.file(name);
+    let (tool, build, program) = match name {
+        "tokio" => {
+            let built = format!("{folder}/target/release/tokio_loop");
+            ("cargo", "cargo build --quiet --release --target-dir target".to_owned(), vec![built])
+        }
+        "netty" => {
+            let build =
+                "mvn -q dependency:copy-dependencies -DoutputDirectory=jars && javac -cp 'jars/*' -d . NettyLoop.java";
+            let path = format!("{folder}:{folder}/jars/*");
+            ("mvn", build.to_owned(), ["java", "-Xshare:auto", "-cp", &path, "NettyLoop"].map(str::to_owned).to_vec())
+        }
+        other => panic!("{other}"),
+    };
+    if !has(test, tool) {
+        return None;
+    }
+    let copied = Command::new("cp").args(["-r", &source(name), &folder]).status().expect("cp");
+    assert!(copied.success());
+    let output = Command::new("sh").args(["-c", &build]).current_dir(&folder).output().expect("a shell");
+    if output.status.success() {
+        return Some(program);
+    }
+    napier_testkit::skip!(test, "{name} cannot be built here: {}", stderr(&output).lines().next().unwrap_or_default());
+    None
+}
+
+#[test]
+#[ignore = "fetches libraries: cargo test -p napier --test run -- --ignored --nocapture tokio_and_netty"]
+fn tokio_and_netty_go_on_as_without_a_mode() {
+    let test = "tokio_and_netty_go_on_as_without_a_mode";
+    let Some(bench) = Bench::new(test) else { return };
+    for program in ["tokio", "netty"].into_iter().filter_map(|name| fetched(test, &bench, name)) {
+        under_all_modes(test, &bench, &program.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
 /// What napier says while a program runs that it cannot reach.
 fn said_of(bench: &Bench, program: &[&str], wanted: &str) {
     let mut command = bench.command(NAPIER);
@@ -187,6 +227,8 @@ fn how_long_loops_take() {
         own("libev_loop", &["-lev"]),
         Some(vec!["python3".to_owned(), source("asyncio_loop.py")]),
         has(test, "node").then(|| vec!["node".to_owned(), source("node_loop.js")]),
+        fetched(test, &bench, "tokio"),
+        fetched(test, &bench, "netty"),
     ];
     for program in loops.iter().flatten() {
         let program: Vec<&str> = program.iter().map(String::as_str).collect();
