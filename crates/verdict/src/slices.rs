@@ -152,11 +152,15 @@ impl Slices {
 
     /// The share of what was due in a slice that was answered in it in time: the median over the slices that are kept, and where it
     /// lies. A candidate keeps up if as many slices do as not, by which [`sustained`](crate::sustain::sustained) judges too: one
-    /// pause that was not seen says nothing against many slices. `None` if nothing was due.
+    /// pause that was not seen says nothing against many slices. Where the machine was taken away all slices count, and not the few that were
+    /// kept. `None` if nothing was due.
     #[must_use]
     pub fn in_time(&self, candidate: usize) -> Option<Estimate> {
         let share = |slice: &Slice| slice.in_time as f64 / slice.due as f64;
-        let mut shares: Vec<f64> = self.kept(candidate).filter(|slice| slice.due > 0).map(share).collect();
+        let of = |slice: &&Slice| slice.candidate == candidate && slice.due > 0;
+        let all = self.taken() || self.kept(candidate).next().is_none();
+        let counted = self.slices.iter().filter(|slice| all || self.cause(slice).is_none());
+        let mut shares: Vec<f64> = counted.filter(of).map(share).collect();
         shares.sort_unstable_by(f64::total_cmp);
         let (last, count) = (shares.len().checked_sub(1)?, shares.len() as f64);
         // Ranks around the median by the normal approximation of the binomial distribution, at 95 %.

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use napier_verdict::Settings;
-use napier_verdict::sustain::{self, Attempt};
+use napier_verdict::sustain;
 
 use super::found::Found;
 use super::machine::{Outside, Pauses};
@@ -71,13 +71,8 @@ pub(super) fn all(searched: bool, rounds: &Rounds<'_>, found: &Found) -> Vec<Sus
     let wanted = |at: usize| searched || (rounds.subjects[at].is_base() && rounds.comparison.config.loads.is_none());
     let measured = (0..rounds.subjects.len()).filter(|at| wanted(*at)).filter_map(|at| {
         let attempts = &found.attempts[at];
-        // Where none counts, all are shown, and it is said.
-        let all_left_out =
-            || -> Vec<Attempt> { attempts.iter().map(|one| Attempt { left_out: false, ..*one }).collect() };
-        let known = sustain::sustained(attempts, &Settings::DEFAULT)
-            .or_else(|| sustain::sustained(&all_left_out(), &Settings::DEFAULT))?;
+        let known = sustain::said(attempts, &Settings::DEFAULT)?;
         let finite = |rate: f64| rate.is_finite().then(|| whole(rate));
-        let taken = 2 * attempts.iter().filter(|one| one.left_out).count() > attempts.len();
         Some(Sustained {
             subject: rounds.subjects[at],
             start_rps: attempts.first().map_or(0, |one| whole(one.rate)),
@@ -87,7 +82,7 @@ pub(super) fn all(searched: bool, rounds: &Rounds<'_>, found: &Found) -> Vec<Sus
             fell_behind_at_least: known.fell_behind_at_least.map(whole),
             failed: None,
             at_most: None,
-            taken: taken.then(|| "more than half of its slices were left out".to_owned()),
+            taken: sustain::is_taken(attempts).then(|| "more than half of its slices were left out".to_owned()),
         })
     });
     measured.chain(found.predicted_sustained.iter().cloned()).collect()

@@ -71,7 +71,7 @@ pub(crate) fn table(report: &Report) -> Option<SheetTable> {
             [failed.map(|(_, why)| why.clone()), one.taken.clone()].into_iter().flatten().filter(|why| !why.is_empty());
         vec![
             TableCell::Name(one.subject.name(backends)),
-            TableCell::Figure(shown(one.rps)),
+            TableCell::Figure(maybe(Some(one.rps).filter(|rps| *rps > 0))),
             TableCell::Figure(
                 one.interval_rps
                     .map_or_else(|| "-".to_owned(), |(low, high)| format!("{}-{}", shown(low), shown(high))),

@@ -51,6 +51,20 @@ fn bounds_alone_where_nothing_fell_behind_or_kept_up() {
     assert!(all_fell.interval.low == 0.0 && all_fell.interval.high < 2e5);
 }
 
+/// One slice that was kept says nothing of a row whose figures are those of all, which fell behind.
+#[test]
+fn where_the_machine_was_taken_away_all_slices_count() {
+    let mut slices: Vec<Attempt> =
+        all(&[(1e5, 0, 16), (2e5, 1, 15)]).into_iter().map(|one| Attempt { left_out: !one.kept_up(), ..one }).collect();
+    let kept = sustained(&slices, &Settings::DEFAULT).expect("one counts");
+    assert_eq!(kept.keeps_up_to(), Some(2e5));
+    let shown = super::said(&slices, &Settings::DEFAULT).expect("slices");
+    assert_eq!((shown.keeps_up_to(), shown.fell_behind_at_least), (None, Some(1e5)));
+    // With as many that were kept, they are what counts.
+    slices.extend(all(&[(2e5, 31, 0)]));
+    assert_eq!(super::said(&slices, &Settings::DEFAULT), sustained(&slices, &Settings::DEFAULT));
+}
+
 /// One pause at a low rate says nothing against many slices above it.
 #[test]
 fn a_pause_does_not_end_a_search() {

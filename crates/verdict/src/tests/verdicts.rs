@@ -202,6 +202,18 @@ fn a_candidate_keeps_up_if_as_many_slices_do() {
 }
 
 #[test]
+fn where_the_machine_was_taken_away_one_quiet_slice_is_not_the_row() {
+    let mut slices = Slices::new(1, settings(1));
+    for round in 0..20 {
+        let slice = &QUIET.slices(&[(1.0, 1.0)], 1)[0];
+        let beside = Beside { pause_ns: (round > 0).then_some(slice.window_ns), ..slice.beside };
+        slices.add(Slice { round, due: 1000, in_time: if round == 0 { 1000 } else { 600 }, beside, ..slice.clone() });
+    }
+    assert!(slices.taken() && slices.kept(0).count() == 1);
+    assert_eq!(slices.in_time(0).map(|found| found.value), Some(0.6));
+}
+
+#[test]
 fn what_is_undecided_says_how_much_longer() {
     let made = World { rounds: 90, requests: 1500, noise: 0.2, ..QUIET }.slices(&[(1.15, 1.0), (1.0, 1.0)], 3);
     let few = up_to(&made, 3, settings(1)).pairs(&[Metric::P99])[0].verdict;
