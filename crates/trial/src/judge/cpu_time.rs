@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Instant;
 
 use super::given::Service;
-use super::{Better, Figure, Judge, JudgeError, Look, Reading, Unit};
+use super::{Better, JudgedFigure, Judge, JudgeError, Look, Reading, Unit};
 
 /// Time on a CPU by thread, in ns.
 type Times = BTreeMap<String, u64>;
@@ -14,7 +14,7 @@ type Times = BTreeMap<String, u64>;
 #[derive(Debug)]
 pub struct CpuTime {
     service: Service,
-    figures: [Figure; 1],
+    figures: [JudgedFigure; 1],
     begun: (Instant, Times),
     last: (Instant, Times),
 }
@@ -23,14 +23,14 @@ impl CpuTime {
     /// Of this program.
     #[must_use]
     pub fn new(service: &Service) -> Self {
-        let figures = [Figure { name: "cpu".to_owned(), unit: Unit::Share, better: Better::Less }];
+        let figures = [JudgedFigure { name: "cpu".to_owned(), unit: Unit::Share, better: Better::Less }];
         let now = (Instant::now(), times(service));
         Self { service: service.clone(), figures, begun: now.clone(), last: now }
     }
 }
 
 impl Judge for CpuTime {
-    fn figures(&self) -> &[Figure] {
+    fn figures(&self) -> &[JudgedFigure] {
         &self.figures
     }
 

@@ -39,7 +39,7 @@ pub enum Better {
 
 /// A figure that a judge gives, such as `p99` in seconds, of which less is better.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Figure {
+pub struct JudgedFigure {
     /// Its name, by which bounds call it: `p99`, `cpu`.
     pub name: String,
     /// In what it is counted.
@@ -79,7 +79,7 @@ pub struct JudgeError {
 /// What judges.
 pub trait Judge: Send {
     /// What it gives.
-    fn figures(&self) -> &[Figure];
+    fn figures(&self) -> &[JudgedFigure];
 
     /// What comes from now on is a new block, or half of one.
     ///
@@ -134,7 +134,7 @@ fn large(value: f64) -> String {
     }
 }
 
-impl fmt::Display for Figure {
+impl fmt::Display for JudgedFigure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }

@@ -1,0 +1,301 @@
+//! A trial as it goes: blocks in their order, judges looked at, the guard asked, its orders carried out at once.
+//!
+//! ```text
+//! turn --> apply --> settling --> first half --> second half --> next turn
+//!            |           |             |              |
+//!            '-----------'-- a look every 50 ms ------'--> the guard: back --> wait until all is well --> next turn
+//!                                                                      end --> back, over
+//! ```
+//!
+//! The time, and all that is done to the machine, is behind [`Stage`].
+
+use std::time::Duration;
+
+use crate::guard::{EndedBy, GuardEvent, Guard, Loss, GuardOrder};
+use crate::judge::Judge;
+use crate::limits::{Limit, Watch};
+use crate::record::{Measured, Values};
+use crate::{Block, BlockTimes};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long it is waited that all is well after something was taken back, at least.
+const WAIT_MIN: Duration = Duration::from_secs(10);
+/// How long all has to be well before it goes on.
+const WELL: Duration = Duration::from_millis(500);
+
+/// What candidates are applied to.
+pub trait Stage {
+    /// Time that has gone by since some moment.
+    fn now(&self) -> Duration;
+
+    /// Applies a candidate in place of what is in force.
+    ///
+    /// # Errors
+    /// Why it cannot be. What of it is in force is taken back by [`back`](Self::back).
+    fn apply(&mut self, candidate: usize) -> Result<(), String>;
+
+    /// Makes everything as it was before the trial. It is called also where nothing is in force.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    fn back(&mut self) -> Result<(), String>;
+
+    /// Looks after what is in force, and whether all is there that a trial needs.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn look(&mut self) -> Result<(), Trouble>;
+
+    /// Lets time go by; it may return earlier.
+    fn pause(&mut self, span: Duration);
+}
+
+/// What a look found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// Something is gone.
+    Lost(Loss, String),
+    /// What is in force is in force no more, or not everywhere.
+    Refused(String),
+}
+
+/// What is told while it goes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Note<'a> {
+    /// A block begins.
+    Turn(Block),
+    /// A candidate was taken back.
+    Back(&'a Trip),
+    /// All is well again.
+    Well,
+}
+
+/// Something was taken back before its time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trip {
+    /// Whose turn it was; `None` if nothing was in force.
+    pub candidate: Option<usize>,
+    /// Why.
+    pub why: String,
+    /// When it was noticed, since the beginning.
+    pub at: Duration,
+    /// How long the way back took from there.
+    pub took: Duration,
+}
+
+/// What a trial came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CourseOutcome {
+    /// Blocks that were measured whole.
+    pub measured: Vec<Measured>,
+    /// What was taken back.
+    pub trips: Vec<Trip>,
+    /// Candidates that were not tried again.
+    pub out: Vec<usize>,
+    /// Why it ended before its time, if something was wrong.
+    pub ended: Option<(EndedBy, String)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The block, or all of it, is over before its time.
+enum Broken {
+    Back,
+    End,
+}
+
+/// A trial.
+pub struct Course<'a> {
+    stage: &'a mut dyn Stage,
+    watch: Watch,
+    guard: Guard,
+    candidates: usize,
+    times: BlockTimes,
+    told: &'a mut dyn FnMut(Note<'_>),
+    in_force: Option<usize>,
+    begun: Duration,
+    measured: Vec<Measured>,
+    trips: Vec<Trip>,
+    ended: Option<(EndedBy, String)>,
+}
+
+impl<'a> Course<'a> {
+    /// One that has not begun.
+    pub fn new(
+        stage: &'a mut dyn Stage,
+        judges: Vec<Box<dyn Judge>>,
+        limits: Vec<Limit>,
+        (candidates, reference): (usize, usize),
+        times: BlockTimes,
+        told: &'a mut dyn FnMut(Note<'_>),
+    ) -> Self {
+        let begun = stage.now();
+        Self {
+            stage,
+            watch: Watch::new(judges, limits, begun),
+            guard: Guard::new(candidates, reference),
+            candidates,
+            times,
+            told,
+            in_force: None,
+            begun,
+            measured: Vec::new(),
+            trips: Vec::new(),
+            ended: None,
+        }
+    }
+
+    /// Goes through the blocks. After each round `is_decided` is asked, with how many rounds there were, what was measured and which candidates
+    /// are out.
+    pub fn run(mut self, blocks: &[Block], mut is_decided: impl FnMut(u32, &[Measured], &[usize]) -> bool) -> CourseOutcome {
+        for (at, block) in blocks.iter().enumerate() {
+            let broken = self.block(*block);
+            let is_over = match broken {
+                Ok(()) => false,
+                Err(Broken::Back) => self.wait().is_err(),
+                Err(Broken::End) => true,
+            };
+            if is_over {
+                break;
+            }
+            let ends_round = blocks.get(at + 1).is_none_or(|next| next.round != block.round);
+            if ends_round && is_decided(block.round + 1, &self.measured, &self.out()) {
+                break;
+            }
+        }
+        if self.ended.is_none() {
+            self.go_back(None, String::new());
+        }
+        let (out, took) = (self.out(), self.stage.now().saturating_sub(self.begun));
+        CourseOutcome { measured: self.measured, trips: self.trips, out, ended: self.ended, took }
+    }
+
+    fn out(&self) -> Vec<usize> {
+        (0..self.candidates).filter(|one| self.guard.has_tripped(*one)).collect()
+    }
+
+    fn block(&mut self, block: Block) -> Result<(), Broken> {
+        match self.guard.on(GuardEvent::Turn(block.candidate)) {
+            GuardOrder::Apply(candidate) => self.apply(candidate)?,
+            GuardOrder::Nothing | GuardOrder::Skip | GuardOrder::Back | GuardOrder::End(_) => return Ok(()),
+        }
+        (self.told)(Note::Turn(block));
+        let at = self.stage.now().saturating_sub(self.begun);
+        self.span(self.times.settle)?;
+        let halves = [self.half()?, self.half()?];
+        self.measured.push(Measured { block, at, halves });
+        Ok(())
+    }
+
+    fn apply(&mut self, candidate: usize) -> Result<(), Broken> {
+        let begun = self.stage.now();
+        self.in_force = Some(candidate);
+        let applied = self.stage.apply(candidate);
+        // While it is applied nobody looks: that is no silence.
+        self.watch.excuse(self.stage.now().saturating_sub(begun));
+        applied.or_else(|why| self.event(GuardEvent::Refused, why))
+    }
+
+    fn half(&mut self) -> Result<Values, Broken> {
+        self.begin()?;
+        self.span(self.times.half())?;
+        Ok(self.watch.values())
+    }
+
+    fn begin(&mut self) -> Result<(), Broken> {
+        self.watch.begin().or_else(|error| self.event(GuardEvent::Lost(Loss::Judge), error.to_string()))
+    }
+
+    fn span(&mut self, length: Duration) -> Result<(), Broken> {
+        let until = self.stage.now() + length;
+        loop {
+            let left = until.saturating_sub(self.stage.now());
+            self.look()?;
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.stage.pause(left.min(LOOK));
+        }
+    }
+
+    fn look(&mut self) -> Result<(), Broken> {
+        match self.stage.look() {
+            Ok(()) => {}
+            Err(Trouble::Lost(loss, why)) => self.event(GuardEvent::Lost(loss), why)?,
+            Err(Trouble::Refused(why)) => self.event(GuardEvent::Refused, why)?,
+        }
+        match self.watch.look(self.stage.now()) {
+            Ok(None) => Ok(()),
+            Ok(Some((event, why))) => self.event(event, why),
+            Err(error) => self.event(GuardEvent::Lost(Loss::Judge), error.to_string()),
+        }
+    }
+
+    /// Asks the guard, and does what it orders.
+    fn event(&mut self, event: GuardEvent, why: String) -> Result<(), Broken> {
+        match self.guard.on(event) {
+            GuardOrder::Nothing | GuardOrder::Skip | GuardOrder::Apply(_) => Ok(()),
+            GuardOrder::Back => {
+                self.go_back(self.in_force, why);
+                if self.ended.is_some() { Err(Broken::End) } else { Err(Broken::Back) }
+            }
+            GuardOrder::End(ended) => {
+                self.ended = Some((ended, why.clone()));
+                self.go_back(self.in_force, why);
+                Err(Broken::End)
+            }
+        }
+    }
+
+    /// Everything as it was before.
+    fn go_back(&mut self, candidate: Option<usize>, why: String) {
+        let noticed = self.stage.now();
+        let back = self.stage.back();
+        self.in_force = None;
+        let now = self.stage.now();
+        let (at, took) = (noticed.saturating_sub(self.begun), now.saturating_sub(noticed));
+        if let Some(candidate) = candidate {
+            let trip = Trip { candidate: Some(candidate), why, at, took };
+            (self.told)(Note::Back(&trip));
+            self.trips.push(trip);
+        }
+        if let Err(left) = back {
+            // What was to end it already is the better reason.
+            let lost = GuardEvent::Lost(Loss::Way);
+            if let GuardOrder::End(ended) = self.guard.on(lost) {
+                self.ended = Some((ended, left));
+            }
+        }
+    }
+
+    /// Until all is well again.
+    fn wait(&mut self) -> Result<(), Broken> {
+        let until = self.stage.now() + WAIT_MIN.max(self.times.block * 3);
+        self.watch.forget(self.stage.now());
+        self.begin()?;
+        let mut well_since = None;
+        loop {
+            self.stage.pause(LOOK);
+            if let Err(Trouble::Lost(loss, why)) = self.stage.look() {
+                self.event(GuardEvent::Lost(loss), why)?;
+            }
+            let now = self.stage.now();
+            match self.watch.is_well(now) {
+                Ok(true) => {
+                    let since = *well_since.get_or_insert(now);
+                    if now.saturating_sub(since) >= WELL {
+                        (self.told)(Note::Well);
+                        return self.event(GuardEvent::Well, String::new());
+                    }
+                }
+                Ok(false) => well_since = None,
+                Err(error) => self.event(GuardEvent::Lost(Loss::Judge), error.to_string())?,
+            }
+            if now >= until {
+                let why = format!("{} s after it was taken back", (now + WAIT_MIN).saturating_sub(until).as_secs());
+                self.event(GuardEvent::Unwell, why)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Judges watched: which figure is beyond its limit, and which judge is silent.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::guard::GuardEvent;
+use crate::judge::{JudgedFigure, Judge, JudgeError, Look};
+use crate::record::Values;
+
+/// How long a figure has to be beyond its limit: one odd look is none.
+const HOLD: Duration = Duration::from_millis(200);
+
+/// Where a figure has to stay.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LimitSide {
+    /// Below this.
+    Below(f64),
+    /// Above this.
+    Above(f64),
+}
+
+/// A figure has to stay on a side, else what is in force is taken back at once.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Limit {
+    /// Which figure, of all judges in turn.
+    pub figure: usize,
+    /// Where it has to stay.
+    pub side: LimitSide,
+}
+
+impl LimitSide {
+    fn is_passed(self, value: f64) -> bool {
+        match self {
+            Self::Below(limit) => value >= limit,
+            Self::Above(limit) => value <= limit,
+        }
+    }
+}
+
+/// The figures of all judges in turn.
+#[must_use]
+pub fn figures_of(judges: &[Box<dyn Judge>]) -> Vec<JudgedFigure> {
+    judges.iter().flat_map(|judge| judge.figures().to_vec()).collect()
+}
+
+/// Judges, and what they said last.
+pub(crate) struct Watch {
+    judges: Vec<Watched>,
+    figures: Vec<JudgedFigure>,
+    limits: Vec<(Limit, Option<Duration>)>,
+}
+
+struct Watched {
+    judge: Box<dyn Judge>,
+    /// Its figures among all: from here on.
+    from: usize,
+    values: Values,
+    newest: Values,
+    spoke: Duration,
+    /// Whether it spoke since it was forgotten.
+    has_spoken: bool,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("figures", &self.figures).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(judges: Vec<Box<dyn Judge>>, limits: Vec<Limit>, now: Duration) -> Self {
+        let figures = figures_of(&judges);
+        let mut from = 0;
+        let watched = |judge: Box<dyn Judge>| {
+            let own = from;
+            from += judge.figures().len();
+            Watched { judge, from: own, values: Vec::new(), newest: Vec::new(), spoke: now, has_spoken: false }
+        };
+        let judges = judges.into_iter().map(watched).collect();
+        Self { judges, figures, limits: limits.into_iter().map(|limit| (limit, None)).collect() }
+    }
+
+    /// What comes from now on is a new half of a block.
+    pub(crate) fn begin(&mut self) -> Result<(), JudgeError> {
+        self.judges.iter_mut().try_for_each(|watched| {
+            watched.values.clear();
+            watched.judge.begin()
+        })
+    }
+
+    /// Time in which nobody looked.
+    pub(crate) fn excuse(&mut self, span: Duration) {
+        self.judges.iter_mut().for_each(|watched| watched.spoke += span);
+        self.limits.iter_mut().for_each(|(_, since)| *since = since.map(|since| since + span));
+    }
+
+    /// What was is over.
+    pub(crate) fn forget(&mut self, now: Duration) {
+        for watched in &mut self.judges {
+            watched.newest.clear();
+            (watched.spoke, watched.has_spoken) = (now, false);
+        }
+        self.limits.iter_mut().for_each(|(_, since)| *since = None);
+    }
+
+    /// All figures since the last [`begin`](Self::begin).
+    pub(crate) fn values(&self) -> Values {
+        let mut all = vec![None; self.figures.len()];
+        for watched in &self.judges {
+            for (at, value) in watched.values.iter().enumerate().filter(|(at, _)| watched.from + at < all.len()) {
+                all[watched.from + at] = *value;
+            }
+        }
+        all
+    }
+
+    /// Looks at each judge; what is wrong, with words for it.
+    pub(crate) fn look(&mut self, now: Duration) -> Result<Option<(GuardEvent, String)>, JudgeError> {
+        self.look_at_judges(now)?;
+        self.look_at_limits(now);
+        let passed = self.limits.iter().find(|(_, since)| since.is_some_and(|since| now.saturating_sub(since) >= HOLD));
+        if let Some((limit, _)) = passed {
+            return Ok(Some((GuardEvent::Passed, self.words(limit))));
+        }
+        let silent = |watched: &&Watched| now.saturating_sub(watched.spoke) >= watched.judge.patience();
+        Ok(self.judges.iter().find(silent).map(|watched| {
+            let names: Vec<&str> = watched.judge.figures().iter().map(|figure| figure.name.as_str()).collect();
+            let since = now.saturating_sub(watched.spoke).as_secs_f64();
+            (GuardEvent::Silent, format!("nothing new of {} for {since:.1} s", names.join(", ")))
+        }))
+    }
+
+    /// Whether each judge has spoken and is not silent, and no figure is beyond its limit.
+    pub(crate) fn is_well(&mut self, now: Duration) -> Result<bool, JudgeError> {
+        let is_bad = self.look(now)?.is_some();
+        let is_beyond = self.limits.iter().any(|(_, since)| since.is_some());
+        Ok(!is_bad && !is_beyond && self.judges.iter().all(|watched| watched.has_spoken))
+    }
+
+    fn look_at_judges(&mut self, now: Duration) -> Result<(), JudgeError> {
+        for watched in &mut self.judges {
+            match watched.judge.look()? {
+                Look::Seen(reading) => {
+                    (watched.values, watched.newest) = (reading.values, reading.newest);
+                    (watched.spoke, watched.has_spoken) = (now, true);
+                }
+                Look::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn newest(&self, figure: usize) -> Option<f64> {
+        let watched = self.judges.iter().rev().find(|watched| watched.from <= figure)?;
+        watched.newest.get(figure - watched.from).copied().flatten()
+    }
+
+    fn look_at_limits(&mut self, now: Duration) {
+        let passed: Vec<bool> = self
+            .limits
+            .iter()
+            .map(|(limit, _)| self.newest(limit.figure).is_some_and(|value| limit.side.is_passed(value)))
+            .collect();
+        for ((_, since), is_passed) in self.limits.iter_mut().zip(passed) {
+            *since = if is_passed { since.or(Some(now)) } else { None };
+        }
+    }
+
+    fn words(&self, limit: &Limit) -> String {
+        let JudgedFigure { name, unit, .. } = &self.figures[limit.figure];
+        let value = self.newest(limit.figure).map_or_else(|| "not known".to_owned(), |value| unit.show(value));
+        match limit.side {
+            LimitSide::Below(at) => format!("{name} is {value}, and has to stay below {}", unit.show(at)),
+            LimitSide::Above(at) => format!("{name} is {value}, and has to stay above {}", unit.show(at)),
+        }
+    }
+}
