@@ -64,6 +64,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "trial",
+        &[
+            ("sudo napier trial --dev eth0 --unit memcached", "which of three modes suits it, in twenty minutes at most"),
+            (
+                "sudo napier trial --dev eth0 --attach 4711 --modes base,suspend20 --for 2m --block 2s --guard 'cpu<90%'",
+                "sooner, and back at once where its CPU time passes a bound",
+            ),
+            ("sudo napier trial --dev eth0 --attach 4711 --dry-run", "the turns, and what would be changed"),
+        ],
+    ),
+    (
         "host tune",
         &[
             ("sudo napier host tune --dev eth0 --dry-run", "what would be changed, and what is there now"),

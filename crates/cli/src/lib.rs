@@ -33,6 +33,7 @@ mod sim;
 mod target;
 mod timeline;
 mod top;
+mod trial;
 mod units;
 mod vocabulary;
 
@@ -80,6 +81,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Run a program under a mode, and put everything back after
     Run(run::RunArgs),
+    /// Let modes take turns on a service that runs, and say which one its own figures speak for
+    Trial(trial::TrialArgs),
     /// What stays changed on this machine until it is asked back
     #[command(subcommand)]
     Host(host::Host),
@@ -232,8 +235,8 @@ pub fn main() -> ExitCode {
     };
     colour::apply(cli.color);
     // A program that is run inherits what is ignored, as if it were started without this command.
-    let is_run =
-        matches!(&cli.command, Command::Run(_)) || matches!(&cli.command, Command::Mode(mode) if mode.is_keep());
+    let is_run = matches!(&cli.command, Command::Run(_) | Command::Trial(_))
+        || matches!(&cli.command, Command::Mode(mode) if mode.is_keep());
     // The live view gives its terminal back first, whatever comes how often.
     let is_view = matches!(&cli.command, Command::Top(args) if args.is_live());
     let signals: &[i32] = if is_view { &[] } else { &[SIGINT, SIGTERM] };
@@ -255,6 +258,7 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args, interrupted),
         Command::Report(args) => report::run(&args),
         Command::Run(args) => run::run(&args, interrupted),
+        Command::Trial(args) => trial::run(&args, interrupted),
         Command::Host(host) => host::run(&host, recovered),
         Command::Mode(mode) => mode::run(&mode, interrupted),
         Command::Advise(args) => advise::run(&args, interrupted),
@@ -303,6 +307,7 @@ fn changes_by(command: &Command) -> String {
         Command::Run(args) => args.name(),
         Command::Host(host) => host.name(),
         Command::Compare(_) => "compare",
+        Command::Trial(_) => "trial",
         Command::Doctor(_) => "doctor --fix",
         Command::Conform(_) => "conform",
         _ => "",

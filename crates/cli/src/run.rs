@@ -8,6 +8,7 @@ mod port;
 mod report;
 mod rings;
 mod seen;
+mod turns;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -29,16 +30,17 @@ use crate::confirm::{self, Confirm, OnTrial};
 use crate::mode_names::ModeNames;
 use crate::target::TargetArgs;
 use crate::{ExitWith, Usage};
-use attached::Attached;
+use attached::{AttachTo, Attached};
 pub(crate) use instances::{Instances, lines_for};
 pub(crate) use live::ENDS;
 use live::Live;
 use pair::Ledgers;
-use port::FlowPort;
+pub(crate) use port::FlowPort;
 use report::Report;
-pub(crate) use report::dry_run;
+pub(crate) use report::{dry_run, preview_lines, previews_json};
 use seen::RunOutcome;
 pub(crate) use seen::{Subject, Watching, look_once};
+pub(crate) use turns::{Asked, Turns};
 
 /// The status of `--must-act`.
 const NOT_ACTING: u8 = 3;
@@ -157,7 +159,9 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
         let how = "give a program and its arguments behind --, or --attach PID (or --unit, --container, --pod, --cgroup) of one that runs";
         return Err(Usage(anyhow!("nothing to run: {how}")).into());
     }
-    let attached = Attached::find(args, &settings(args))?;
+    let (dev, target) = (args.dev.as_str(), &args.target);
+    let to = AttachTo { dev, attach: args.attach, target, mode: args.mode, is_quiet: args.dry_run };
+    let attached = Attached::find(&to, &settings(args))?;
     if let Some(process) = attached.as_ref().and_then(|attached| attached.process.as_ref()) {
         rings::refuse_suspension(process, args.mode, &settings(args))?;
     }
@@ -176,7 +180,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     let roots = attached.as_ref().map_or(Roots::Children, |attached| attached.target.roots.clone());
     let (mode, device) = (args.mode.to_string(), changes.device.clone());
     let (tells, harmed) = std::sync::mpsc::channel();
-    let subject = Subject { mode, plan: args.mode.plan(), device, roots: roots.clone(), harmed: tells };
+    let subject = Subject { mode, plan: args.mode.plan(), device, roots: roots.clone(), harmed: tells, is_quiet: false };
     let instances = Instances::new(args.mode.plan(), changes.device.clone(), args.queues.clone(), lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots, harmed);
     // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.
@@ -224,7 +228,10 @@ fn applied(args: &RunArgs, changes: &Changes) -> anyhow::Result<Applied> {
     };
     trial.iter().for_each(|trial| crate::say::say(&[trial.words()]));
     match ledgers.apply(changes, &args.mode.plan(), args.queues.as_ref()) {
-        Ok(lines) => Ok((ledgers, lines, trial)),
+        Ok(lines) => {
+            crate::say::say(changes.other_end().as_slice());
+            Ok((ledgers, lines, trial))
+        }
         Err(error) => {
             trial.into_iter().for_each(OnTrial::end);
             Err(with_left(error, &ledgers.put_back()))
@@ -258,7 +265,6 @@ pub(crate) fn device(name: &str) -> anyhow::Result<DeviceRef> {
 }
 
 fn changes(args: &RunArgs, attached: Option<&Attached>) -> anyhow::Result<Changes> {
-    let plan = args.mode.plan();
     let (device, pair) = match attached {
         Some(attached) => (attached.wired.device.clone(), attached.pair.clone()),
         None => {
@@ -267,16 +273,27 @@ fn changes(args: &RunArgs, attached: Option<&Attached>) -> anyhow::Result<Change
             (device, pair)
         }
     };
-    let library = if plan.wait().is_some() { Some(library(args)?) } else { None };
-    let steered = port::lines(args.port.as_ref(), args.queues.as_ref(), &device)?;
+    let library = if args.mode.plan().wait().is_some() { Some(library(args)?) } else { None };
+    let changes = changes_of(args.mode, (device, pair), args.queues.as_ref(), args.port.as_ref())?;
+    Ok(Changes { settings: settings(args), library, ..changes })
+}
+
+/// What a mode changes on an interface, or on some of its queues, and on a program's descriptors.
+fn changes_of(
+    mode: Mode,
+    (device, pair): (DeviceRef, PairLines),
+    queues: Option<&Queues>,
+    port: Option<&FlowPort>,
+) -> anyhow::Result<Changes> {
+    let steered = port::lines(port, queues, &device)?;
     // Instances are made with the first of what a pair needs.
     let mut lines = match pair.own.as_slice() {
-        [] => lines_for(&plan, &device, args.queues.as_ref()).map_err(|error| anyhow!("{error}"))?,
+        [] => lines_for(&mode.plan(), &device, queues).map_err(|error| anyhow!("{error}"))?,
         _ => Vec::new(),
     };
     lines.extend(steered);
-    let scope = Scope::device_or_queues(device.clone(), args.queues.clone())?;
-    Ok(Changes { scope, device, pair, lines, settings: settings(args), library })
+    let scope = Scope::device_or_queues(device.clone(), queues.cloned())?;
+    Ok(Changes { scope, device, pair, lines, settings: ProgramSettings::of(&mode.plan()), library: None })
 }
 
 /// As a shell ends if there is no such program.

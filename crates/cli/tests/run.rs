@@ -32,6 +32,8 @@ mod steer;
 mod strict;
 #[path = "run/targets.rs"]
 mod targets;
+#[path = "run/trial.rs"]
+mod trial;
 
 use bench::{Bench, end, kill, said, stderr};
 use common::{NAPIER, text};

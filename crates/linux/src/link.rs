@@ -188,14 +188,19 @@ pub(crate) fn received(ifindex: u32) -> io::Result<(Counters, Option<String>)> {
 
 /// Name of an interface. `ENODEV` where the namespace has none with this number.
 pub(crate) fn name(ifindex: u32) -> io::Result<String> {
+    name_and_state(ifindex).map(|(name, _)| name)
+}
+
+/// The same, and whether it is up (`IFF_UP` of `netdevice(7)`).
+pub(crate) fn name_and_state(ifindex: u32) -> io::Result<(String, bool)> {
     let request = rt_link::Request::new().op_getlink_do(&header(ifindex));
     let mut socket = NetlinkSocket::new();
     let mut replies = socket.request(&request)?;
-    let (_, attributes) = replies.recv_one().map_err(|error| match error.as_io_error().raw_os_error() {
+    let (header, attributes) = replies.recv_one().map_err(|error| match error.as_io_error().raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
         None => plain(error),
     })?;
-    name_of(&attributes)
+    Ok((name_of(&attributes)?, header.ifi_flags & IfinfoFlags::Up as u32 != 0))
 }
 
 /// Whether packets pass: the kernel activates a transmit queue some time after its interface came up, and drops what it

@@ -6,7 +6,7 @@
 use napier_verdict::{Estimate, Settings, Verdict};
 
 use crate::Measured;
-use crate::figure_slices::FigureSlices;
+use crate::figure_slices::{FigureSlices, levelled};
 use crate::judge::{Better, JudgedFigure};
 
 /// What is asked.
@@ -133,8 +133,9 @@ impl Decision {
     /// Of blocks that were measured.
     #[must_use]
     pub fn of(question: &Question<'_>, blocks: &[Measured]) -> Self {
-        let all: Vec<FigureSlices> =
-            (0..question.figures.len()).map(|figure| question.slices(figure, blocks)).collect();
+        let figures = 0..question.figures.len();
+        let plain: Vec<FigureSlices> = figures.clone().map(|figure| question.plain(figure, blocks)).collect();
+        let all: Vec<FigureSlices> = figures.map(|figure| question.slices(figure, blocks)).collect();
         let live: Vec<usize> = (0..question.candidates).filter(|one| !question.out.contains(one)).collect();
         let pairs: Vec<(usize, usize)> =
             live.iter().flat_map(|a| live.iter().filter(move |b| *b > a).map(move |b| (*a, *b))).collect();
@@ -155,7 +156,7 @@ impl Decision {
             let ratio = if is_reference { None } else { slices.ratio(candidate, question.reference) };
             let bound = question.bounds.iter().find(|bound| bound.figure == figure && !is_reference);
             let bound = bound.map(|bound| bound.holds(question.figures[figure].better, ratio));
-            Standing { candidate, figure, value: slices.estimate(candidate), ratio, bound }
+            Standing { candidate, figure, value: plain[figure].estimate(candidate), ratio, bound }
         };
         let standings: Vec<Standing> = (0..question.candidates)
             .flat_map(|candidate| (0..all.len()).map(move |figure| (candidate, figure)))
@@ -203,9 +204,20 @@ impl Question<'_> {
         Settings { seed: self.seed, looks: self.looks, within: WITHIN, ..Settings::DEFAULT }
     }
 
-    fn slices(&self, figure: usize, blocks: &[Measured]) -> FigureSlices {
+    fn values(figure: usize, blocks: &[Measured]) -> Vec<(usize, u32, f64)> {
         let of = |one: &Measured| Some((one.block.candidate, one.block.round, one.value(figure)?));
-        let values: Vec<(usize, u32, f64)> = blocks.iter().filter_map(of).collect();
+        blocks.iter().filter_map(of).collect()
+    }
+
+    /// As it is, for a candidate by itself.
+    fn plain(&self, figure: usize, blocks: &[Measured]) -> FigureSlices {
+        let values = Self::values(figure, blocks);
+        FigureSlices::new(&self.figures[figure], self.candidates, self.settings(), &values)
+    }
+
+    /// For candidates against each other.
+    fn slices(&self, figure: usize, blocks: &[Measured]) -> FigureSlices {
+        let values = levelled(&Self::values(figure, blocks));
         FigureSlices::new(&self.figures[figure], self.candidates, self.settings(), &values)
     }
 
@@ -217,7 +229,7 @@ impl Question<'_> {
             [of(0), of(1)]
         };
         let values: Vec<(usize, u32, f64)> = blocks.iter().flat_map(halves).flatten().collect();
-        let slices = FigureSlices::new(figure, 2 * self.candidates, self.settings(), &values);
+        let slices = FigureSlices::new(figure, 2 * self.candidates, self.settings(), &levelled(&values));
         let pairs: Vec<(usize, usize)> = (0..self.candidates).map(|one| (2 * one + 1, 2 * one)).collect();
         let said = slices.slices().verdicts(&pairs, &[FigureSlices::METRIC]).into_iter();
         said.filter(|pair| matches!(pair.verdict, Verdict::Better { .. }))

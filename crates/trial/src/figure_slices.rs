@@ -2,6 +2,11 @@
 //!
 //! One figure of a service is one value for a block. A median of blocks does not follow the few in which the machine was disturbed, as the mean
 //! would. A figure of which more is better goes in as its inverse.
+//!
+//! Where two candidates are held against each other, the values of a round are divided by the one in the middle of that round. What goes up and down
+//! from round to round, under all alike, is gone then, and no ratio within a round is another one.
+
+use std::collections::BTreeMap;
 
 use napier_verdict::{Beside, Estimate, Histogram, Interval, Metric, Settings, Slice, Slices};
 
@@ -11,6 +16,23 @@ use crate::judge::{Better, JudgedFigure};
 const MIDDLE: f64 = 1e9;
 /// A block counts as so many requests of its value: `napier-verdict` takes blocks together that have few.
 const REQUESTS: u64 = 1000;
+
+/// Values, each with its candidate and its round.
+pub(crate) type InRounds = [(usize, u32, f64)];
+
+/// The values of each round divided by the one in its middle.
+pub(crate) fn levelled(values: &InRounds) -> Vec<(usize, u32, f64)> {
+    let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (_, round, value) in values.iter().filter(|(.., value)| *value > 0.0) {
+        rounds.entry(*round).or_default().push(*value);
+    }
+    let middle = |all: &mut Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        (all[(all.len() - 1) / 2] * all[all.len() / 2]).sqrt()
+    };
+    let middles: BTreeMap<u32, f64> = rounds.into_iter().map(|(round, mut all)| (round, middle(&mut all))).collect();
+    values.iter().map(|(candidate, round, value)| (*candidate, *round, value / middles.get(round).unwrap_or(&1.0))).collect()
+}
 
 /// The values of one figure.
 pub(crate) struct FigureSlices {
@@ -22,12 +44,7 @@ pub(crate) struct FigureSlices {
 
 impl FigureSlices {
     /// Of values of candidates in rounds.
-    pub(crate) fn new(
-        figure: &JudgedFigure,
-        candidates: usize,
-        settings: Settings,
-        values: &[(usize, u32, f64)],
-    ) -> Self {
+    pub(crate) fn new(figure: &JudgedFigure, candidates: usize, settings: Settings, values: &InRounds) -> Self {
         let cost = |value: f64| match figure.better {
             Better::Less => value,
             Better::More => 1.0 / value,
@@ -84,5 +101,20 @@ impl FigureSlices {
             Better::Less => cost,
             Better::More => cost.inverse(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levelling_keeps_ratios_within_a_round_and_takes_away_what_differs_between_rounds() {
+        let values = [(0, 0, 2.0), (1, 0, 4.0), (2, 0, 8.0), (0, 1, 200.0), (1, 1, 400.0), (2, 1, 0.0)];
+        let level = levelled(&values);
+        let own: Vec<f64> = level.iter().map(|(.., value)| *value).collect();
+        assert_eq!(own[..3], [0.5, 1.0, 2.0]);
+        assert!((own[4] / own[3] - 2.0).abs() < 1e-12 && own[5] == 0.0);
+        assert!((own[3] * own[4] - 1.0).abs() < 1e-12, "the middle of two is between them");
     }
 }

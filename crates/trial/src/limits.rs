@@ -107,8 +107,8 @@ impl Watch {
     pub(crate) fn values(&self) -> Values {
         let mut all = vec![None; self.figures.len()];
         for watched in &self.judges {
-            for (at, value) in watched.values.iter().enumerate().filter(|(at, _)| watched.from + at < all.len()) {
-                all[watched.from + at] = *value;
+            for (place, value) in all.iter_mut().skip(watched.from).zip(&watched.values) {
+                *place = *value;
             }
         }
         all

@@ -7,8 +7,18 @@ use napier_linux::change::DeviceRef;
 use napier_linux::process::{Process, ProgramSettings};
 use napier_linux::wiring::{PairLines, Wired, pair_lines};
 
-use super::RunArgs;
+use crate::target::TargetArgs;
 use crate::{Usage, target};
+
+/// What is asked for of such a program.
+pub(crate) struct AttachTo<'a> {
+    pub(crate) dev: &'a str,
+    pub(crate) attach: Option<u32>,
+    pub(crate) target: &'a TargetArgs,
+    pub(crate) mode: Mode,
+    /// How it is reached is not said.
+    pub(crate) is_quiet: bool,
+}
 
 /// Such a program.
 pub(crate) struct Attached {
@@ -25,8 +35,8 @@ pub(crate) struct Attached {
 impl Attached {
     /// Finds it, and looks whether a mode can be applied to it: before anything is changed. This thread is in the interface's namespace afterwards, and
     /// with it all that is begun from here on.
-    pub(crate) fn find(args: &RunArgs, settings: &ProgramSettings) -> anyhow::Result<Option<Self>> {
-        let Some(target) = args.target.find(args.attach)? else { return Ok(None) };
+    pub(crate) fn find(asked: &AttachTo<'_>, settings: &ProgramSettings) -> anyhow::Result<Option<Self>> {
+        let Some(target) = asked.target.find(asked.attach)? else { return Ok(None) };
         let processes = match target.name {
             TargetName::Process(pid) if pid == std::process::id() => {
                 return Err(Usage(anyhow!("{pid} is this command itself")).into());
@@ -40,15 +50,15 @@ impl Attached {
         if !settings.is_empty() {
             processes.iter().try_for_each(can_be_set)?;
         }
-        let wired = target::wired(&args.dev, &processes)?;
-        if !args.dry_run {
+        let wired = target::wired(asked.dev, &processes)?;
+        if !asked.is_quiet {
             crate::say::say(target::how(&wired, &target).as_slice());
         }
         // The other end is looked for from here: no process but this one may be in its namespace.
         let pair = match &wired.netns {
-            None => pair_of(args.mode, &wired.device),
+            None => pair_of(asked.mode, &wired.device),
             Some(netns) => {
-                let pair = netns.run(|| pair_of(args.mode, &wired.device))?;
+                let pair = netns.run(|| pair_of(asked.mode, &wired.device))?;
                 netns.enter()?;
                 pair
             }

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use napier_linux::Netns;
 use napier_linux::change::Ledger;
 use napier_linux::process::{
     Answer, Ended, Meeting, Process, Program, ProgramSettings, Roots, Scan, SignalSeen, Signals, Strict, Watcher,
@@ -118,12 +119,17 @@ impl Live {
         }
     }
 
-    /// Until the program ends, or this command is told to end.
-    pub(crate) fn accompany(&mut self, attached: &Attached) -> anyhow::Result<()> {
-        let Attached { target, process, apart, .. } = attached;
+    /// The program is in another namespace than this process.
+    pub(super) fn enter(&mut self, apart: Option<&Netns>) {
         if let Some(netns) = apart {
             self.watcher.enter(netns.clone());
         }
+    }
+
+    /// Until the program ends, or this command is told to end.
+    pub(crate) fn accompany(&mut self, attached: &Attached) -> anyhow::Result<()> {
+        let Attached { target, process, apart, .. } = attached;
+        self.enter(apart.as_ref());
         let has_ended = || process.as_ref().map_or_else(|| target.roots.is_over(), Process::has_ended);
         while !has_ended() {
             let pause = Some(self.look());
@@ -163,7 +169,7 @@ impl Live {
     }
 
     /// Looks at the interface and at the program once; how long until the next time.
-    fn look(&mut self) -> Duration {
+    pub(super) fn look(&mut self) -> Duration {
         let (until, said) = self.instances.look(&mut self.ledger);
         crate::say::say(said.as_slice());
         if !self.is_watching {

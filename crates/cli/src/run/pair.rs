@@ -45,11 +45,6 @@ impl Ledgers {
     ) -> anyhow::Result<Vec<Line>> {
         if let (Some((end, ledger)), Some((_, lines))) = (&mut self.other, &changes.pair.other) {
             at(end, || ledger.apply(lines).map_err(anyhow::Error::from))?;
-            let there = if end.netns.is_some() { ", in another network namespace," } else { "" };
-            crate::say::say(&[format!(
-                "{}{there} is the other end of {}: it sends without segmentation offload meanwhile, so that packets go through instances",
-                end.device.name, changes.device.name
-            )]);
         }
         let own = self.own.as_mut().expect("it was begun");
         own.apply(&changes.pair.own)?;
@@ -60,6 +55,11 @@ impl Ledgers {
         lines.extend(changes.lines.iter().cloned());
         own.apply(&lines).map_err(|error: ApplyError| anyhow::Error::from(error))?;
         Ok(lines)
+    }
+
+    /// Applies another mode's lines in place of those that are in force, where both need the same of the pair.
+    pub(crate) fn exchange(&mut self, lines: &[Line]) -> Result<(), ApplyError> {
+        self.own.as_mut().expect("it was begun").exchange(lines)
     }
 
     /// That of the interface, for as long as the program runs.
@@ -97,6 +97,18 @@ impl Ledgers {
             }
         }
         undone
+    }
+}
+
+impl Changes {
+    /// What is changed at the other end of a pair, in words.
+    pub(crate) fn other_end(&self) -> Option<String> {
+        let (end, _) = self.pair.other.as_ref()?;
+        let there = if end.netns.is_some() { ", in another network namespace," } else { "" };
+        Some(format!(
+            "{}{there} is the other end of {}: it sends without segmentation offload meanwhile, so that packets go through instances",
+            end.device.name, self.device.name
+        ))
     }
 }
 

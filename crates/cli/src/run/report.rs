@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anyhow::bail;
 use napier_lab::modes::Mode;
-use napier_linux::change::{Entry, Undone, preview, shown};
+use napier_linux::change::{Entry, Preview, Undone, preview, shown};
 use napier_linux::process::MissedRing;
 use serde_json::{Value, json};
 
@@ -13,58 +13,69 @@ use super::{Changes, RunArgs};
 
 /// Prints what would be changed.
 pub(crate) fn dry_run(mode: Mode, as_json: bool, changes: &Changes) -> anyhow::Result<()> {
-    let mut previews = preview(&changes.pair.own);
-    previews.extend(preview(&changes.lines));
-    if let Some((end, lines)) = &changes.pair.other {
-        previews.extend(super::pair::at(end, || Ok(preview(lines)))?);
-    }
+    let previews = changes.previews()?;
     let refused = previews.iter().filter(|preview| preview.now.is_err()).count();
     let mut out = std::io::stdout().lock();
     if as_json {
-        let line = |preview: &napier_linux::change::Preview| {
-            json!({
-                "key": preview.line.key,
-                "name": preview.line.key.to_string(),
-                "now": preview.now.as_ref().ok(),
-                "value": preview.line.value,
-                "changes": preview.now.is_ok() && preview.is_change(),
-                "refused": preview.now.as_ref().err().map(ToString::to_string),
-                "command": preview.line.command(),
-            })
-        };
-        let lines: Vec<Value> = previews.iter().map(line).collect();
         let document = json!({
-            "mode": mode.to_string(), "dev": changes.device.name, "queues": changes.scope.queues(), "lines": lines,
+            "mode": mode.to_string(), "dev": changes.device.name, "queues": changes.scope.queues(), "lines": previews_json(&previews),
             "program": changes.program_lines(),
         });
         writeln!(out, "{document}")?;
     } else {
-        for preview in &previews {
-            let (key, value) = (&preview.line.key, &preview.line.value);
-            match &preview.now {
-                Ok(_) if !preview.is_change() => writeln!(out, "{}: {value} already", shown(&key.to_string()))?,
-                Ok(now) => {
-                    let now = now.as_deref().unwrap_or("(not told)");
-                    writeln!(out, "{}", shown(&format!("{key}: {now} -> {value}")))?;
-                }
-                Err(error) => writeln!(out, "{}", shown(&format!("{key}: refused: {error}")))?,
-            }
-        }
-        if !changes.pair.own.is_empty() {
-            writeln!(
-                out,
-                "values of the mode on the NAPI instances that {} gets by that",
-                shown(&changes.device.name)
-            )?;
-        }
-        for line in changes.program_lines() {
-            writeln!(out, "{}", shown(&line))?;
-        }
+        preview_lines(changes, &previews).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     if refused > 0 {
         bail!("{refused} of {} values would be refused, so the mode cannot be applied", previews.len());
     }
     Ok(())
+}
+
+impl Changes {
+    /// What would be changed, at both ends of a pair.
+    pub(crate) fn previews(&self) -> anyhow::Result<Vec<Preview>> {
+        let mut previews = preview(&self.pair.own);
+        previews.extend(preview(&self.lines));
+        if let Some((end, lines)) = &self.pair.other {
+            previews.extend(super::pair::at(end, || Ok(preview(lines)))?);
+        }
+        Ok(previews)
+    }
+}
+
+/// For programs.
+pub(crate) fn previews_json(previews: &[Preview]) -> Vec<Value> {
+    let line = |preview: &Preview| {
+        json!({
+            "key": preview.line.key,
+            "name": preview.line.key.to_string(),
+            "now": preview.now.as_ref().ok(),
+            "value": preview.line.value,
+            "changes": preview.now.is_ok() && preview.is_change(),
+            "refused": preview.now.as_ref().err().map(ToString::to_string),
+            "command": preview.line.command(),
+        })
+    };
+    previews.iter().map(line).collect()
+}
+
+/// For a person.
+pub(crate) fn preview_lines(changes: &Changes, previews: &[Preview]) -> Vec<String> {
+    let line = |preview: &Preview| {
+        let (key, value) = (&preview.line.key, &preview.line.value);
+        match &preview.now {
+            Ok(_) if !preview.is_change() => format!("{}: {value} already", shown(&key.to_string())),
+            Ok(now) => shown(&format!("{key}: {} -> {value}", now.as_deref().unwrap_or("(not told)"))),
+            Err(error) => shown(&format!("{key}: refused: {error}")),
+        }
+    };
+    let mut lines: Vec<String> = previews.iter().map(line).collect();
+    if !changes.pair.own.is_empty() {
+        let name = shown(&changes.device.name);
+        lines.push(format!("values of the mode on the NAPI instances that {name} gets by that"));
+    }
+    lines.extend(changes.program_lines().iter().map(|line| shown(line)));
+    lines
 }
 
 /// What a run changed, and what became of it.

@@ -50,6 +50,8 @@ pub(crate) struct Subject {
     pub(crate) roots: Roots,
     /// Takes epoll instances that the mode harms, by process and descriptor.
     pub(crate) harmed: Sender<(u32, i32)>,
+    /// Nothing is said meanwhile.
+    pub(crate) is_quiet: bool,
 }
 
 /// A look that goes on.
@@ -161,7 +163,7 @@ fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
     while outcome.first.is_none() {
         let Some(verdict) = watcher.wait_for_packets().then(|| watcher.window(FIRST)).flatten() else { break };
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
-            crate::say::say(&verdict.lines);
+            subject.say(&verdict.lines);
             subject.tell_harmed(&verdict);
             outcome.first = Some(verdict);
         }
@@ -235,7 +237,7 @@ impl Watch<'_> {
     fn look_elsewhere(&mut self) {
         let programs = self.programs(&self.subject.pids());
         self.elsewhere = elsewhere(&self.subject.device.name, &self.subject.mode, &programs);
-        crate::say::say(self.elsewhere.as_slice());
+        self.subject.say(self.elsewhere.as_slice());
     }
 
     /// Looks for so long; what was seen, also if it is to end earlier and a part of it went by.
@@ -295,6 +297,12 @@ impl Watch<'_> {
 }
 
 impl Subject {
+    fn say(&self, lines: &[String]) {
+        if !self.is_quiet {
+            crate::say::say(lines);
+        }
+    }
+
     fn tell_harmed(&self, verdict: &Observation) {
         for one in verdict.harmed(Needs::of(&self.plan)) {
             // The run has ended if nobody takes it.

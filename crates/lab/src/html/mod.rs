@@ -14,6 +14,7 @@ mod compare;
 mod plan;
 mod plot;
 mod shell;
+mod trial;
 mod value;
 mod write;
 
@@ -21,6 +22,7 @@ pub use advise::advise_page;
 pub use bench::bench_page;
 pub use compare::{page_of_one, page_of_several};
 pub use plan::plan_page;
+pub use trial::trial_page;
 pub use write::{HtmlFile, WriteError};
 
 /// Its name up to version 0.2.

@@ -4,7 +4,7 @@ use napier_core::control::{NapiInfo, QueryError};
 
 use crate::error::KernelError;
 use crate::setting::{DeviceRef, KeyError};
-use crate::{device, netdev};
+use crate::netdev;
 
 /// The instances of an interface, the oldest first.
 pub(super) fn instances(device: &DeviceRef) -> Result<Vec<NapiInfo>, KeyError> {
@@ -16,9 +16,7 @@ pub(super) fn instances(device: &DeviceRef) -> Result<Vec<NapiInfo>, KeyError> {
     Ok(infos)
 }
 
-/// Whether it is there, and down (`IFF_UP` of `netdevice(7)`).
+/// Whether it is there, and down.
 pub(super) fn is_down(device: &DeviceRef) -> bool {
-    let flags = device.name_now().ok().and_then(|name| device::read_file(&name, "flags").ok());
-    let flags = flags.and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
-    flags.is_some_and(|flags| flags & 1 == 0)
+    device.is_up().is_ok_and(|is_up| !is_up)
 }

@@ -9,6 +9,7 @@ use super::line::{Entry, Line};
 use super::places::state_dir;
 use super::recover::{Recovered, undo_in};
 use super::undo::{Undone, undo};
+use crate::setting::KeyError;
 
 /// A run's journal with its entries in memory: what is noted is put back by [`Ledger::put_back`], or, if the run is killed, by
 /// the next one.
@@ -90,6 +91,48 @@ impl Ledger {
             }
         }
         Ok(again)
+    }
+
+    /// Applies lines in place of others: what this ledger has changed already gets another value, and what was there at first is what is put back.
+    ///
+    /// # Errors
+    /// The first that is refused, or is another value than this ledger wrote. What was changed stays until [`Ledger::put_back`].
+    pub fn exchange(&mut self, lines: &[Line]) -> Result<(), ApplyError> {
+        for line in lines {
+            match self.entries.iter().position(|entry| entry.key == line.key) {
+                None => self.apply(std::slice::from_ref(line))?,
+                Some(at) => self.exchange_line(at, line)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange_line(&mut self, at: usize, line: &Line) -> Result<(), ApplyError> {
+        let refused = |error| ApplyError::Refused { line: Box::new(line.clone()), error };
+        let old = &self.entries[at];
+        let now = line.key.read().map_err(refused)?;
+        let is = |wanted: &str| now.as_ref().is_some_and(|now| line.key.same(now, wanted));
+        if !is(&old.after) && !old.before.as_ref().is_some_and(|before| is(before)) {
+            let now = now.as_deref().unwrap_or("not told");
+            return Err(refused(KeyError::Refused(format!("it is {now}: another program changed it meanwhile"))));
+        }
+        if is(&line.value) && is(&old.after) {
+            return Ok(());
+        }
+        // Until it is written what is there now is ours too.
+        let new = Entry { after: line.value.clone(), or: now, ..old.clone() };
+        if let Some(journal) = &mut self.journal {
+            if !journal.has_room() {
+                journal.rewrite(&self.entries, ROOM)?;
+            }
+            journal.note(&new)?;
+        }
+        self.entries[at] = new;
+        line.key.write(&line.value).map_err(refused)?;
+        match line.key.read().map_err(refused)? {
+            Some(found) if !line.key.same(&found, &line.value) => Err(refused(KeyError::ReadsAs { found })),
+            _ => Ok(()),
+        }
     }
 
     /// Notes what is going to be changed: it is on disk when this returns. Entries that `is_over` are dropped where the journal

@@ -83,10 +83,22 @@ impl DeviceRef {
     /// # Errors
     /// [`KeyError::Gone`] if this namespace has no such interface any more.
     pub fn name_now(&self) -> Result<String, KeyError> {
-        link::name(self.ifindex).map_err(|error| match errno_of(&error) {
+        link::name(self.ifindex).map_err(|error| self.not_there(error))
+    }
+
+    /// Whether it is up.
+    ///
+    /// # Errors
+    /// As [`DeviceRef::name_now`].
+    pub fn is_up(&self) -> Result<bool, KeyError> {
+        link::name_and_state(self.ifindex).map(|(_, is_up)| is_up).map_err(|error| self.not_there(error))
+    }
+
+    fn not_there(&self, error: io::Error) -> KeyError {
+        match errno_of(&error) {
             Some(Errno::ENODEV) | None => KeyError::Gone(format!("{} is gone from this namespace", self.name)),
             _ => KeyError::Io(error),
-        })
+        }
     }
 }
 

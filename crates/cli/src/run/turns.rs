@@ -1,0 +1,342 @@
+//! One mode after another on a program that runs: what a trial applies and puts back.
+//!
+//! ```text
+//! apply --only values of instances differ--> exchange them, in the same journal
+//!   '------ else: everything back, a journal anew, and on
+//! ```
+//!
+//! A mode that needs other things of a pair of veth interfaces, or of the program's descriptors, goes the long way: each of these has a way back of
+//! its own, and no short cut between two modes.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use napier_lab::modes::Mode;
+use napier_linux::by_name::ProgramTarget;
+use napier_linux::change::{DeviceRef, Key, Line, Queues};
+use napier_linux::process::{Process, ProgramSettings, SignalSeen, Signals, wait_for};
+use napier_linux::wiring::PairLines;
+use napier_trial::{Loss, Stage, Trouble};
+
+use super::attached::{AttachTo, Attached, pair_of};
+use super::instances::{Instances, lines_for};
+use super::live::{ENDS, Live};
+use super::pair::Ledgers;
+use super::port::FlowPort;
+use super::seen::{RunOutcome, Subject, Watching};
+use super::{Changes, changes_of, rings};
+use crate::Usage;
+use crate::target::TargetArgs;
+
+/// What is asked for.
+pub(crate) struct Asked<'a> {
+    pub(crate) dev: &'a str,
+    pub(crate) attach: Option<u32>,
+    pub(crate) target: &'a TargetArgs,
+    pub(crate) modes: &'a [Mode],
+    pub(crate) queues: Option<&'a Queues>,
+    pub(crate) port: Option<&'a FlowPort>,
+    pub(crate) is_quiet: bool,
+}
+
+/// A program that runs, and the modes that take turns on it.
+pub(crate) struct Turns {
+    attached: Attached,
+    modes: Vec<Mode>,
+    queues: Option<Queues>,
+    port: Option<FlowPort>,
+    /// Taken before the first turn.
+    signals: Option<Signals>,
+    in_force: Option<Force>,
+    begun: Instant,
+    ended_by: Option<i32>,
+    /// What was said not to be put back.
+    left: Vec<String>,
+    /// The first turn of a mode, in which it is looked whether it acts.
+    watching: Option<(usize, Watching)>,
+    /// What was seen in it, by candidate.
+    seen: BTreeMap<usize, RunOutcome>,
+    /// Epoll instances that a mode harms, by process and descriptor: they are left without it.
+    harmed: Vec<(Mode, (u32, i32))>,
+    tells_harmed: Sender<(u32, i32)>,
+    harmed_seen: Receiver<(u32, i32)>,
+}
+
+/// A mode in force.
+struct Force {
+    mode: Mode,
+    /// Without that of the interface, which `live` has.
+    ledgers: Ledgers,
+    live: Live,
+    /// The next look.
+    due: Instant,
+    /// Something of a pair of veth interfaces was changed for it.
+    has_pair: bool,
+    /// Takes epoll instances that are to be left without the mode.
+    tells: Sender<(u32, i32)>,
+}
+
+fn has_lines(pair: &PairLines) -> bool {
+    !pair.own.is_empty() || pair.other.is_some()
+}
+
+impl Turns {
+    /// Finds the program, and refuses what cannot be applied to it: before anything is changed. This thread is in the interface's namespace
+    /// afterwards.
+    pub(crate) fn find(asked: &Asked<'_>) -> anyhow::Result<Self> {
+        let &Asked { dev, attach, target, modes, is_quiet, .. } = asked;
+        let settings = |mode: &Mode| ProgramSettings::of(&mode.plan());
+        let widest = modes.iter().find(|mode| !settings(mode).is_empty()).or(modes.last());
+        let mode = *widest.ok_or_else(|| anyhow!("no mode"))?;
+        let to = AttachTo { dev, attach, target, mode, is_quiet };
+        let how = "name a program that runs: --attach PID, or --unit, --container, --pod, --cgroup";
+        let attached = Attached::find(&to, &settings(&mode))?.ok_or_else(|| Usage(anyhow!("{how}")))?;
+        if let Some(process) = &attached.process {
+            modes.iter().try_for_each(|mode| rings::refuse_suspension(process, *mode, &settings(mode)))?;
+        }
+        let (tells_harmed, harmed_seen) = channel();
+        let begun = Instant::now();
+        Ok(Self {
+            attached,
+            modes: modes.to_vec(),
+            queues: asked.queues.cloned(),
+            port: asked.port.cloned(),
+            signals: None,
+            in_force: None,
+            begun,
+            ended_by: None,
+            left: Vec::new(),
+            watching: None,
+            seen: BTreeMap::new(),
+            harmed: Vec::new(),
+            tells_harmed,
+            harmed_seen,
+        })
+    }
+
+    /// The interface.
+    pub(crate) fn device(&self) -> &DeviceRef {
+        &self.attached.wired.device
+    }
+
+    /// The program.
+    pub(crate) fn target(&self) -> &ProgramTarget {
+        &self.attached.target
+    }
+
+    /// The program in words.
+    pub(crate) fn program(&self) -> String {
+        let process = self.attached.process.as_ref().map(|process| process.who().to_string());
+        process.unwrap_or_else(|| self.attached.target.name.to_string())
+    }
+
+    /// What a mode changes, from what is there now.
+    pub(crate) fn changes(&self, mode: Mode) -> anyhow::Result<Changes> {
+        let device = self.device().clone();
+        let pair = pair_of(mode, &device);
+        changes_of(mode, (device, pair), self.queues.as_ref(), self.port.as_ref())
+    }
+
+    /// Takes signals, for good. This has to be the only thread.
+    pub(crate) fn take_signals(&mut self) -> anyhow::Result<()> {
+        self.signals = Some(Signals::take().context("taking signals")?);
+        Ok(())
+    }
+
+    /// The signal that told it to end.
+    pub(crate) const fn ended_by(&self) -> Option<i32> {
+        self.ended_by
+    }
+
+    /// What is not put back.
+    pub(crate) fn left(&self) -> &[String] {
+        &self.left
+    }
+
+    /// Whether nothing but values of instances differs between what is in force and a mode.
+    fn is_short(&self, force: &Force, mode: Mode) -> bool {
+        if ProgramSettings::of(&mode.plan()) != ProgramSettings::of(&force.mode.plan()) {
+            return false;
+        }
+        // Of a pair base needs nothing, and all others the same.
+        match (force.mode, mode) {
+            (_, Mode::Base) => !force.has_pair,
+            (Mode::Base, _) => !has_lines(&pair_of(mode, self.device())),
+            _ => true,
+        }
+    }
+
+    /// The short way; `None` if there is none.
+    fn exchange(&mut self, mode: Mode) -> anyhow::Result<Option<()>> {
+        if !self.in_force.as_ref().is_some_and(|force| self.is_short(force, mode)) {
+            return Ok(None);
+        }
+        let queues = self.queues.as_ref();
+        let mut lines = lines_for(&mode.plan(), self.device(), queues).map_err(|error| anyhow!("{error}"))?;
+        if !lines.iter().all(|line| matches!(line.key, Key::Napi(_))) {
+            return Ok(None);
+        }
+        lines.extend(super::port::lines(self.port.as_ref(), queues, self.device())?);
+        let Some(Force { mut ledgers, live, has_pair, .. }) = self.in_force.take() else { return Ok(None) };
+        ledgers.give_back(live.end());
+        let exchanged = ledgers.exchange(&lines);
+        self.begin(mode, ledgers, lines, has_pair)?;
+        Ok(Some(exchanged?))
+    }
+
+    /// Looks after what is in force from now on.
+    fn begin(&mut self, mode: Mode, mut ledgers: Ledgers, lines: Vec<Line>, has_pair: bool) -> anyhow::Result<()> {
+        let signals = self.signals.as_ref().context("signals were not taken");
+        let signals = match signals.and_then(|signals| Ok(signals.again()?)) {
+            Ok(signals) => signals,
+            Err(error) => {
+                self.put_back(ledgers);
+                return Err(error);
+            }
+        };
+        let instances = Instances::new(mode.plan(), self.device().clone(), self.queues.clone(), lines);
+        let (tells, harmed) = channel();
+        let settings = ProgramSettings::of(&mode.plan());
+        let roots = self.attached.target.roots.clone();
+        let mut live = Live::new(signals, (ledgers.take(), instances), settings, roots, harmed);
+        live.enter(self.attached.apart.as_ref());
+        let mut due = Instant::now() + live.look();
+        // They are known to it now, and left by the next look.
+        for (_, one) in self.harmed.iter().filter(|(of, _)| *of == mode) {
+            let _ = tells.send(*one);
+            due = Instant::now();
+        }
+        self.in_force = Some(Force { mode, ledgers, live, due, has_pair, tells });
+        Ok(())
+    }
+
+    /// In the first turn of each candidate it is looked whether it acts: what that costs all have alike.
+    fn watch(&mut self, candidate: usize) {
+        self.end_watching();
+        if self.seen.contains_key(&candidate) {
+            return;
+        }
+        let (mode, device, roots) = (self.modes[candidate], self.device().clone(), self.attached.target.roots.clone());
+        let (harmed, is_quiet) = (self.tells_harmed.clone(), true);
+        let subject = Subject { mode: mode.to_string(), plan: mode.plan(), device, roots, harmed, is_quiet };
+        self.watching = Some((candidate, Watching::begin(subject)));
+    }
+
+    fn end_watching(&mut self) {
+        if let Some((candidate, watching)) = self.watching.take() {
+            self.seen.insert(candidate, watching.end());
+        }
+    }
+
+    /// What was seen of a candidate in its first turn.
+    pub(crate) fn seen(&self, candidate: usize) -> Option<&RunOutcome> {
+        self.seen.get(&candidate)
+    }
+
+    /// Epoll instances that the mode in force harms are left without it.
+    fn leave_harmed(&mut self) {
+        let Some(force) = &mut self.in_force else { return };
+        for one in self.harmed_seen.try_iter() {
+            self.harmed.push((force.mode, one));
+            let _ = force.tells.send(one);
+            force.due = Instant::now();
+        }
+    }
+
+    fn put_back(&mut self, ledgers: Ledgers) {
+        let undone = ledgers.put_back();
+        crate::say::say(&undone.lines());
+        if undone.is_refused {
+            self.left.extend(undone.left);
+        }
+    }
+
+    fn apply_anew(&mut self, mode: Mode) -> anyhow::Result<()> {
+        self.back().map_err(|left| anyhow!("not put back: {left}"))?;
+        let changes = self.changes(mode)?;
+        let mut ledgers = Ledgers::begin(&changes)?;
+        match ledgers.apply(&changes, &mode.plan(), self.queues.as_ref()) {
+            Ok(lines) => self.begin(mode, ledgers, lines, has_lines(&changes.pair)),
+            Err(error) => {
+                self.put_back(ledgers);
+                Err(error)
+            }
+        }
+    }
+
+    fn is_over(&self) -> Option<Trouble> {
+        let Attached { process, target, .. } = &self.attached;
+        let has_ended = process.as_ref().map_or_else(|| target.roots.is_over(), Process::has_ended);
+        if has_ended {
+            return Some(Trouble::Lost(Loss::Program, format!("{} has ended", self.program())));
+        }
+        let name = &self.device().name;
+        match self.device().is_up() {
+            Ok(true) => None,
+            Ok(false) => Some(Trouble::Lost(Loss::Interface, format!("{name} is down"))),
+            Err(error) => Some(Trouble::Lost(Loss::Interface, error.to_string())),
+        }
+    }
+}
+
+impl Stage for Turns {
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn apply(&mut self, candidate: usize) -> Result<(), String> {
+        self.end_watching();
+        let mode = self.modes[candidate];
+        let applied = match self.in_force.as_ref().is_some_and(|force| force.mode == mode) {
+            true => Ok(()),
+            false => self.exchange(mode).and_then(|done| done.map_or_else(|| self.apply_anew(mode), Ok)),
+        };
+        applied.map_err(|error| format!("{error:#}"))?;
+        self.watch(candidate);
+        Ok(())
+    }
+
+    fn back(&mut self) -> Result<(), String> {
+        if let Some(Force { mut ledgers, live, .. }) = self.in_force.take() {
+            ledgers.give_back(live.end());
+            self.put_back(ledgers);
+        }
+        // What is in force comes first.
+        self.end_watching();
+        if self.left.is_empty() { Ok(()) } else { Err(self.left.join("; ")) }
+    }
+
+    fn look(&mut self) -> Result<(), Trouble> {
+        while let Some(Ok(Some(signal))) = self.signals.as_ref().map(Signals::next) {
+            if let SignalSeen::Other { number, .. } = signal
+                && ENDS.contains(&number)
+            {
+                self.ended_by = Some(number);
+                return Err(Trouble::Lost(Loss::Told, format!("signal {number}")));
+            }
+        }
+        if let Some(trouble) = self.is_over() {
+            return Err(trouble);
+        }
+        self.leave_harmed();
+        if let Some(force) = &mut self.in_force
+            && Instant::now() >= force.due
+        {
+            force.due = Instant::now() + force.live.look();
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self, span: Duration) {
+        let due = self.in_force.as_ref().map(|force| force.due.saturating_duration_since(Instant::now()));
+        let span = due.map_or(span, |due| due.min(span));
+        let beside: Vec<_> = self.attached.process.iter().map(|process| process.as_fd()).collect();
+        let waited = self.signals.as_ref().map(|signals| wait_for(signals, &beside, Some(span)));
+        if !matches!(waited, Some(Ok(()))) {
+            std::thread::sleep(span);
+        }
+    }
+}

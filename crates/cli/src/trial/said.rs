@@ -1,0 +1,265 @@
+//! What a trial says, the answer first.
+
+use napier_linux::change::shown;
+use napier_trial::{
+    Better, Block, Decision, EndedBy, Estimate, Holds, Interval, JudgedFigure, Standing, Trip, TrialAnswer, Verdict,
+};
+
+use super::{Plan, REFERENCE, TrialResult};
+use crate::page::{Page, plural};
+
+/// What is going to be done.
+pub(super) fn begins(plan: &Plan, dev: &str, program: &str) -> Vec<String> {
+    let names: Vec<String> = plan.modes.iter().map(ToString::to_string).collect();
+    let seconds = |span: std::time::Duration| format!("{} s", (span.as_secs_f64() * 100.0).round() / 100.0);
+    let (block, settle) = (seconds(plan.times.block), seconds(plan.times.settle));
+    let others: Vec<&str> = plan.figures[1..].iter().map(|figure| figure.name.as_str()).collect();
+    let watched = if others.is_empty() { String::new() } else { format!("; beside it: {}", others.join(", ")) };
+    vec![
+        format!(
+            "{} take turns of {block} on {dev} for {program}, at most {} of them in random order; the first {settle} of each are left out",
+            names.join(", "),
+            plural(plan.rounds, "round"),
+        ),
+        format!("{} decides{watched}", plan.figures[0].name),
+    ]
+}
+
+/// The order of turns: some of it.
+pub(super) fn order(plan: &Plan, blocks: &[Block]) -> String {
+    const ROUNDS: usize = 4;
+    let names = |round: &[Block]| {
+        let names: Vec<String> = round.iter().map(|block| plan.modes[block.candidate].to_string()).collect();
+        names.join(" ")
+    };
+    let first: Vec<String> = blocks.chunks(plan.modes.len()).take(ROUNDS).map(names).collect();
+    format!("{} | ... ({} in all, seed {})", first.join(" | "), blocks.len(), plan.seed)
+}
+
+/// A mode that was taken back.
+pub(super) fn trip(plan: &Plan, trip: &Trip) -> String {
+    let name = trip.candidate.map_or_else(|| "it".to_owned(), |candidate| plan.modes[candidate].to_string());
+    let (at, took) = (trip.at.as_secs_f64(), trip.took.as_secs_f64() * 1e3);
+    format!("{name} was taken back at {at:.1} s: {}; everything was back {took:.0} ms later", trip.why)
+}
+
+/// The answer, in sentences.
+pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
+    let TrialResult { plan, decision, .. } = result;
+    let figure = &plan.figures[0];
+    let name = |candidate: usize| plan.modes[candidate].to_string();
+    let base = name(REFERENCE);
+    let mut said = Vec::new();
+    match &decision.answer {
+        TrialAnswer::Take { candidate, alike } => {
+            said.push(format!("Take {}: {}.", name(*candidate), gain(result, *candidate, 0)));
+            said.push(costs(result, *candidate));
+            if !alike.is_empty() {
+                let names: Vec<String> = alike.iter().map(|one| name(*one)).collect();
+                said.push(format!("No different from it in {figure}: {}.", names.join(", ")));
+            }
+            said.push(how_sure(decision));
+        }
+        TrialAnswer::Stay { within: Some(within) } => {
+            said.push(format!(
+                "Stay with {base}: no other mode differs from it in {figure} by more than {:.0} % for the better.",
+                within * 100.0
+            ));
+            said.push(how_sure(decision));
+        }
+        TrialAnswer::Stay { within: None } => {
+            said.push(format!("Stay with {base}: each other mode is worse, beyond its bound, or was taken back."));
+            said.push(how_sure(decision));
+        }
+        TrialAnswer::Undecided { better, more_rounds } => {
+            said.push(format!("Undecided after {}: {}.", plural(rounds(decision), "round"), open(result)));
+            said.push(more(plan, *more_rounds));
+            if !better.is_empty() {
+                let all: Vec<String> =
+                    better.iter().map(|one| format!("{} ({})", name(*one), gain(result, *one, 0))).collect();
+                said.push(format!("Better than {base} all the same: {}.", all.join("; ")));
+            }
+        }
+    }
+    said.retain(|line| !line.is_empty());
+    said
+}
+
+fn rounds(decision: &Decision) -> u32 {
+    u32::try_from(decision.rounds).unwrap_or(u32::MAX)
+}
+
+fn how_sure(decision: &Decision) -> String {
+    let pairs = u32::try_from(decision.pairs.len()).unwrap_or(u32::MAX);
+    format!(
+        "Sure at 95 %, over {}, {} of modes and all looks together.",
+        plural(rounds(decision), "round"),
+        plural(pairs, "pair")
+    )
+}
+
+/// What is not known yet.
+fn open(result: &TrialResult<'_>) -> String {
+    let TrialResult { plan, decision, .. } = result;
+    let mut all: Vec<String> = Vec::new();
+    for pair in &decision.pairs {
+        if let Verdict::Undecided { why, .. } = pair.verdict {
+            all.push(format!("{} against {}: {why}", plan.modes[pair.a], plan.modes[pair.b]));
+        }
+    }
+    let bounds = decision.standings.iter().filter(|one| one.bound == Some(Holds::Open));
+    all.extend(bounds.map(|one| {
+        format!("whether {} of {} is within its bound", plan.figures[one.figure].name, plan.modes[one.candidate])
+    }));
+    if all.is_empty() { "too little was measured".to_owned() } else { all.join("; ") }
+}
+
+fn more(plan: &Plan, more_rounds: Option<u32>) -> String {
+    let Some(rounds) = more_rounds else {
+        return "How much longer it would take cannot be said from these.".to_owned();
+    };
+    let candidates = u32::try_from(plan.modes.len()).unwrap_or(1);
+    let seconds = (plan.times.block * candidates * rounds).as_secs_f64();
+    let all = (plan.times.block * candidates * (plan.rounds + rounds)).as_secs_f64();
+    format!("About {} more would decide it: {} longer, such as --for {:.0}s.", plural(rounds, "round"), time(seconds), all)
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 100.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", (seconds / 60.0).ceil()) }
+}
+
+/// `p99 is 23 % lower than with base (17 to 28 %)`.
+pub(super) fn gain(result: &TrialResult<'_>, candidate: usize, figure: usize) -> String {
+    let plan = result.plan;
+    let (name, base) = (&plan.figures[figure].name, &plan.modes[REFERENCE]);
+    let ratio = result.decision.standing(candidate, figure).and_then(|one| one.ratio);
+    ratio.map_or_else(|| format!("{name} is not known"), |ratio| format!("{name} is {} than with {base}", differs(&ratio)))
+}
+
+/// `23 % lower (17 to 28 %)`.
+fn differs(ratio: &Estimate) -> String {
+    let part = |value: f64| (value - 1.0).abs() * 100.0;
+    let word = |value: f64| if value < 1.0 { "lower" } else { "higher" };
+    let round = |value: f64| if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+    let own = format!("{} % {}", round(part(ratio.value)), word(ratio.value));
+    match ratio.interval {
+        Some(Interval { low, high }) if word(low) == word(high) => {
+            let (near, far) = if high < 1.0 { (part(high), part(low)) } else { (part(low), part(high)) };
+            format!("{own} ({} to {} %)", round(near), round(far))
+        }
+        Some(Interval { low, high }) => {
+            format!("{own} ({} % lower to {} % higher)", round(part(low)), round(part(high)))
+        }
+        None => own,
+    }
+}
+
+/// What else differs under a mode, for the worse and for the better.
+fn costs(result: &TrialResult<'_>, candidate: usize) -> String {
+    let TrialResult { plan, decision, .. } = result;
+    let differing = |figure: usize| {
+        let ratio = decision.standing(candidate, figure)?.ratio?;
+        let Interval { low, high } = ratio.interval?;
+        let is_worse = match plan.figures[figure].better {
+            Better::Less => low > 1.0,
+            Better::More => high < 1.0,
+        };
+        let is_other = low > 1.0 || high < 1.0;
+        is_other.then(|| (is_worse, format!("{} {}", plan.figures[figure].name, differs(&ratio))))
+    };
+    let all: Vec<(bool, String)> = (1..plan.figures.len()).filter_map(differing).collect();
+    let of = |is_worse: bool| -> Vec<&str> {
+        all.iter().filter(|(worse, _)| *worse == is_worse).map(|(_, words)| words.as_str()).collect()
+    };
+    let (worse, better) = (of(true), of(false));
+    let costs = if worse.is_empty() {
+        "It costs nothing that was seen to differ.".to_owned()
+    } else {
+        format!("It costs: {}.", worse.join("; "))
+    };
+    if better.is_empty() { costs } else { format!("{costs} It gains as well: {}.", better.join("; ")) }
+}
+
+/// The whole text.
+pub(super) fn text(result: &TrialResult<'_>) -> String {
+    let TrialResult { plan, decision, outcome, keep, left, acts, .. } = result;
+    let mut page = Page::default();
+    page.paragraph(&answer(result).join(" "));
+    page.blank();
+    if let Some((why, words)) = outcome.ended.as_ref().filter(|(why, _)| *why != EndedBy::Alone) {
+        page.paragraph(&format!("It ended early: {why} ({words})."));
+        page.blank();
+    }
+    if !keep.is_empty() {
+        page.title("Keep it");
+        keep.iter().for_each(|command| page.command(command));
+        page.blank();
+    }
+    for row in rows(plan, decision) {
+        page.title(&row);
+    }
+    page.blank();
+    let acts: Vec<&String> = acts.iter().flatten().filter_map(|(words, _)| words.as_ref()).collect();
+    if !acts.is_empty() {
+        page.title("Whether they act, in the first turn of each");
+        acts.iter().for_each(|words| page.words("", words));
+        page.blank();
+    }
+    for trip in &outcome.trips {
+        page.paragraph(&self::trip(plan, trip));
+    }
+    for carried in &decision.carried {
+        page.paragraph(&format!(
+            "{}: {} is {} in the second halves of its blocks than in the first: what a turn begins with is not over after {} s. Give a longer \
+             --settle and --block.",
+            plan.modes[carried.candidate],
+            plan.figures[0].name,
+            differs(&carried.ratio),
+            plan.times.settle.as_secs_f64()
+        ));
+    }
+    let blocks = u32::try_from(outcome.measured.len()).unwrap_or(u32::MAX);
+    page.paragraph(&format!(
+        "{} of {} s were measured in {}; everything is {}.",
+        plural(blocks, "block"),
+        plan.times.block.as_secs_f64(),
+        time(outcome.took.as_secs_f64()),
+        if left.is_empty() { "as it was before" } else { "put back but for what is said above" }
+    ));
+    page.finish()
+}
+
+/// A table of modes and figures, as lines.
+fn rows(plan: &Plan, decision: &Decision) -> Vec<String> {
+    let head = std::iter::once("mode".to_owned()).chain(plan.figures.iter().map(|figure| figure.name.clone()));
+    let mut cells: Vec<Vec<String>> = vec![head.collect()];
+    for (candidate, mode) in plan.modes.iter().enumerate() {
+        let own = (0..plan.figures.len()).map(|figure| cell(&plan.figures[figure], decision.standing(candidate, figure)));
+        cells.push(std::iter::once(mode.to_string()).chain(own).collect());
+    }
+    let columns = cells.first().map_or(0, Vec::len);
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().enumerate().map(|(column, cell)| format!("{cell:<width$}", width = widths[column]));
+        shown(format!("  {}", padded.collect::<Vec<_>>().join("   ")).trim_end())
+    };
+    cells.iter().map(line).collect()
+}
+
+/// `123 us [118, 130]`, and what it is against base.
+fn cell(figure: &JudgedFigure, standing: Option<&Standing>) -> String {
+    let Some(value) = standing.and_then(|one| one.value) else { return "-".to_owned() };
+    let own = figure.unit.show(value.value);
+    let ratio = standing.and_then(|one| one.ratio).map(|ratio| {
+        let of = |ratio: f64| format!("{:+.0}", (ratio - 1.0) * 100.0);
+        let interval = ratio.interval.map(|it| format!(" [{}, {}]", of(it.low), of(it.high))).unwrap_or_default();
+        format!(" {} %{interval}", of(ratio.value))
+    });
+    let bound = match standing.and_then(|one| one.bound) {
+        Some(Holds::No) => " beyond its bound",
+        Some(Holds::Open) => " perhaps beyond its bound",
+        Some(Holds::Yes) | None => "",
+    };
+    format!("{own}{}{bound}", ratio.unwrap_or_default())
+}
