@@ -118,9 +118,12 @@ fn a_fault_is_answered_within_a_second() {
         let (outcome, _, world) = USUAL.run(&made, seed);
         let Some((in_force, began)) = world.faulted else { continue };
         let back = world.backs.iter().copied().find(|back| *back >= began).expect("it is always back in the end");
-        // A fault of a candidate may have been over with its turn, and come with its next one.
-        let turn = world.applied.iter().filter(|(at, _)| *at <= back).map(|(at, _)| *at).max().unwrap_or_default();
+        // A fault of a candidate may be over with its turn, and come with its next one.
+        let (turn, whose) = *world.applied.iter().rfind(|(at, _)| *at <= back).expect("something was applied");
         let began = if kind.ends().is_some() { began } else { began.max(turn) };
+        if kind.ends().is_none() && in_force != Some(whose) {
+            continue;
+        }
         let took = back - began;
         answered += 1;
         longest = longest.max(took);
