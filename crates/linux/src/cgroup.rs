@@ -163,6 +163,16 @@ impl Cgroup {
         !self.folder.is_dir()
     }
 
+    /// CPU time of all that is and was in it and in those below, in ns; `None` where this hierarchy does not count it. Source:
+    /// `kernel/cgroup/rstat.c cgroup_base_stat_cputime_show`, `kernel/sched/cpuacct.c`.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let read = |name: &str| fs::read_to_string(self.folder.join(name)).ok();
+        let usage = |text: String| text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok());
+        let version_2 = read("cpu.stat").and_then(usage).map(|us: u64| us * 1000);
+        version_2.or_else(|| read("cpuacct.usage")?.trim().parse().ok())
+    }
+
     /// Processes in it and in those below it, as far as they can be seen from here.
     #[must_use]
     pub fn pids(&self) -> BTreeSet<u32> {

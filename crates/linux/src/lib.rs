@@ -11,6 +11,8 @@
 //! | [`process`] | programs that were not changed: started, found, and watched for descriptors to set | |
 //! | [`by_name`] | a program by the name that people have for it: a unit, a container, a pod | `/proc/PID/cgroup` |
 //! | [`wiring`] | through which interface the packets of a program come, also in another namespace | `IFLA_LINK`, `SO_INCOMING_NAPI_ID` |
+//! | [`connections`] | a program's TCP connections as the kernel knows them: round trips, bytes, retransmissions | `sock_diag(7)`, `TCP_INFO` |
+//! | [`cost`] | the CPU that a program takes, and what its threads wait for one | `cpu.stat`, `/proc/PID/schedstat` |
 //! | `cgroup` | control groups and their processes | `cgroups(7)` |
 //! | `descriptors` | descriptors of such programs, copied, read and set from outside | `pidfd_getfd(2)` |
 //! | `setting` | what every kind of setting can do: read, write, compare, name its command | |
@@ -58,6 +60,8 @@
 pub mod by_name;
 mod cgroup;
 pub mod change;
+pub mod connections;
+pub mod cost;
 mod descriptors;
 pub mod device;
 pub mod doctor;

@@ -19,6 +19,7 @@ pub mod judge;
 mod limits;
 mod plan;
 mod record;
+pub mod units;
 
 pub use course::{Course, Note, CourseOutcome, Stage, Trip, Trouble};
 pub use decide::{TrialAnswer, Carried, Decision, Holds, Question, Standing, Versus, Within};

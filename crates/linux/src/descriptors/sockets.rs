@@ -2,6 +2,7 @@
 //! descriptor. Source: `include/uapi/linux/inet_diag.h`, `net/ipv4/inet_diag.c inet_sk_diag_fill`.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
@@ -31,7 +32,7 @@ pub(crate) enum Wanted {
 
 /// `include/uapi/linux/inet_diag.h SOCK_DIAG_BY_FAMILY`, and `include/net/tcp_states.h`.
 const BY_FAMILY: u16 = 20;
-const LISTEN: u8 = 10;
+pub(crate) const LISTEN: u8 = 10;
 const ALL_STATES: u32 = 0xfff;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const NLMSG_ERROR: u16 = 2;
@@ -39,12 +40,14 @@ const NLMSG_DONE: u16 = 3;
 /// `struct nlmsghdr`, `struct inet_diag_req_v2`, `struct inet_diag_msg`.
 const HEAD: usize = 16;
 const REQUEST: usize = 56;
-const MESSAGE: usize = 72;
-const BUFFER: usize = 32 * 1024;
+pub(crate) const MESSAGE: usize = 72;
+pub(crate) const BUFFER: usize = 32 * 1024;
+/// `INET_DIAG_REQ_BYTECODE`.
+const BYTECODE: u16 = 1;
 
 /// Lists them.
 pub(crate) fn list(wanted: Wanted) -> io::Result<Vec<SocketRow>> {
-    let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?;
+    let fd = open()?;
     let mut rows = Vec::new();
     let mut buffer = vec![0; BUFFER];
     let (tcp, udp) = (libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8);
@@ -54,8 +57,8 @@ pub(crate) fn list(wanted: Wanted) -> io::Result<Vec<SocketRow>> {
     };
     for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
         for (protocol, states) in asked {
-            send(&fd, &request(family, *protocol, *states), SendFlags::empty())?;
-            receive(&fd, &mut buffer, *protocol == tcp, &mut rows)?;
+            let request = request(family, *protocol, *states, 0, &[]);
+            dump(&fd, &mut buffer, &request, &mut |message| rows.extend(SocketRow::parse(message, *protocol == tcp)))?;
         }
     }
     Ok(rows)
@@ -66,19 +69,33 @@ pub(crate) fn list_in(netns: Option<&Netns>, wanted: Wanted) -> io::Result<Vec<S
     netns.map_or_else(|| list(wanted), |netns| netns.run(|| list(wanted)).map_err(io::Error::other)?)
 }
 
-fn request(family: u8, protocol: u8, states: u32) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEAD + REQUEST);
-    bytes.extend(((HEAD + REQUEST) as u32).to_ne_bytes());
+/// A socket to ask by, of the calling thread's namespace for good.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(SOCK_DIAG))?)
+}
+
+/// What is asked for: `more` is what each answer shall have beside (`idiag_ext`), `program` which sockets pass, if some do not.
+pub(crate) fn request(family: u8, protocol: u8, states: u32, more: u8, program: &[u8]) -> Vec<u8> {
+    let filter = if program.is_empty() { 0 } else { 4 + program.len() };
+    let mut bytes = Vec::with_capacity(HEAD + REQUEST + filter);
+    bytes.extend(((HEAD + REQUEST + filter) as u32).to_ne_bytes());
     bytes.extend(BY_FAMILY.to_ne_bytes());
     bytes.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
     bytes.extend([0; 8]);
-    bytes.extend([family, protocol, 0, 0]);
+    bytes.extend([family, protocol, more, 0]);
     bytes.extend(states.to_ne_bytes());
     bytes.resize(HEAD + REQUEST, 0);
+    if filter > 0 {
+        bytes.extend((filter as u16).to_ne_bytes());
+        bytes.extend(BYTECODE.to_ne_bytes());
+        bytes.extend(program);
+    }
     bytes
 }
 
-fn receive(fd: &impl std::os::fd::AsFd, buffer: &mut [u8], is_tcp: bool, rows: &mut Vec<SocketRow>) -> io::Result<()> {
+/// Asks, and gives each answer to `each`.
+pub(crate) fn dump(fd: &impl AsFd, buffer: &mut [u8], request: &[u8], each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    send(fd, request, SendFlags::empty())?;
     loop {
         let length = match recv(fd, &mut *buffer, RecvFlags::TRUNC) {
             Err(rustix::io::Errno::INTR) => continue,
@@ -95,7 +112,7 @@ fn receive(fd: &impl std::os::fd::AsFd, buffer: &mut [u8], is_tcp: bool, rows: &
                     let number = message.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
                     return Err(io::Error::from_raw_os_error(-number));
                 }
-                _ => rows.extend(SocketRow::parse(message, is_tcp)),
+                _ => each(message),
             }
             rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
         }
@@ -118,7 +135,6 @@ impl SocketRow {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::fd::AsFd as _;
 
     use super::*;
     use crate::sys;

@@ -27,6 +27,7 @@ pub use shown::{IoUring, KernelQueue, Lease};
 use socket::{NetlinkRefusal, Socket, Trouble};
 pub use told::Told;
 use told::{Operation, told};
+pub(crate) use wire::attributes;
 
 /// Why the kernel did not show instances.
 pub type NapiGetError = KernelError<QueryError>;

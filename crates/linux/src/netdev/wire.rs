@@ -108,7 +108,7 @@ pub(super) fn instance(bytes: &[u8]) -> Option<NapiInfo> {
 }
 
 /// Types and values; `None`, and no more after it, for one that is longer than what there is or shorter than its head.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     std::iter::from_fn(move || {
         let head = bytes.first_chunk::<HEAD>()?;
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));

@@ -1,97 +1,103 @@
-//! CPU time of a program's threads.
+//! What a service takes of the CPUs, what the whole machine takes, and how long the service waits for a CPU.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::given::Service;
-use super::{Better, JudgedFigure, Judge, JudgeError, Look, Reading, Unit};
+use napier_linux::cost::{CpuMeter, CpuSpent};
+use napier_linux::process::Roots;
 
-/// Time on a CPU by thread, in ns.
-type Times = BTreeMap<String, u64>;
+use super::beside::{Beside, Going, Source};
+use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 
-/// What the threads of a program have of the CPUs.
-#[derive(Debug)]
-pub struct CpuTime {
-    service: Service,
-    figures: [JudgedFigure; 1],
-    begun: (Instant, Times),
-    last: (Instant, Times),
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The judge.
+///
+/// # Errors
+/// No thread can be started.
+pub(super) fn cpu_time(roots: &Roots) -> Result<Box<dyn Judge>, JudgeError> {
+    let figure = |name: &str| JudgedFigure { name: name.to_owned(), unit: Unit::Share, better: Better::Less };
+    let figures = vec![figure("cpu"), figure("machine-cpu"), figure("run-wait")];
+    let source = CpuTime { meter: CpuMeter::of(roots.clone()), begun: None, last: None };
+    Ok(Box::new(Beside::start("cpu", figures, source)?))
 }
 
-impl CpuTime {
-    /// Of this program.
-    #[must_use]
-    pub fn new(service: &Service) -> Self {
-        let figures = [JudgedFigure { name: "cpu".to_owned(), unit: Unit::Share, better: Better::Less }];
-        let now = (Instant::now(), times(service));
-        Self { service: service.clone(), figures, begun: now.clone(), last: now }
-    }
+struct CpuTime {
+    meter: CpuMeter,
+    /// When the block began, and what was taken until then.
+    begun: Option<(Instant, CpuSpent)>,
+    last: Option<(Instant, CpuSpent)>,
 }
 
-impl Judge for CpuTime {
-    fn figures(&self) -> &[JudgedFigure] {
-        &self.figures
-    }
-
-    fn begin(&mut self) -> Result<(), JudgeError> {
-        self.begun = (Instant::now(), times(&self.service));
-        self.last = self.begun.clone();
+impl Source for CpuTime {
+    fn begin(&mut self, _: &Going) -> Result<(), String> {
+        let now = self.meter.look().map(|spent| (Instant::now(), spent));
+        (self.begun, self.last) = (now, now);
         Ok(())
     }
 
-    fn look(&mut self) -> Result<Look, JudgeError> {
-        let now = (Instant::now(), times(&self.service));
-        if now.1.is_empty() {
-            return Ok(Look::Nothing);
-        }
-        let reading = Reading { values: vec![share(&self.begun, &now)], newest: vec![share(&self.last, &now)] };
-        self.last = now;
-        Ok(Look::Seen(reading))
+    fn look(&mut self, going: &Going) -> Result<Option<Reading>, String> {
+        let (Some(begun), Some(last)) = (self.begun, self.last) else {
+            self.begin(going)?;
+            return Ok(None);
+        };
+        // A service without a process is silent.
+        let Some(now) = self.meter.look().map(|spent| (Instant::now(), spent)) else { return Ok(None) };
+        self.last = Some(now);
+        Ok(Some(Reading { values: shares(begun, now), newest: shares(last, now) }))
+    }
+
+    fn pause(&self) -> Duration {
+        PAUSE
+    }
+
+    fn patience(&self) -> Duration {
+        PAUSE * 3
     }
 }
 
-/// Of threads that came since all is counted; what those that ended had is lost.
-fn share((since, before): &(Instant, Times), (now, times): &(Instant, Times)) -> Option<f64> {
-    let seconds = (*now - *since).as_secs_f64();
-    let grown = |(thread, ns): (&String, &u64)| ns.saturating_sub(before.get(thread).copied().unwrap_or(0));
-    let ns: u64 = times.iter().map(grown).sum();
-    (seconds > 0.0).then(|| ns as f64 / 1e9 / seconds)
-}
-
-/// The first number of `schedstat` is the time on a CPU (`Documentation/scheduler/sched-stats.rst`).
-fn times(service: &Service) -> Times {
-    let mut all = Times::new();
-    for pid in service.roots.pids() {
-        for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-            if let Some(ns) = text.split(' ').next().and_then(|ns| ns.parse().ok()) {
-                all.insert(thread.path().display().to_string(), ns);
-            }
-        }
-    }
-    all
+/// Of one CPU.
+fn shares((since, before): (Instant, CpuSpent), (at, now): (Instant, CpuSpent)) -> Vec<Option<f64>> {
+    let ns = (at - since).as_nanos() as f64;
+    let share = |before: Option<u64>, now: Option<u64>| {
+        let grown = now?.saturating_sub(before?);
+        (ns > 0.0).then(|| grown as f64 / ns)
+    };
+    vec![
+        share(before.own_ns, now.own_ns),
+        share(before.machine_ns, now.machine_ns),
+        share(before.waited_ns, now.waited_ns),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use napier_linux::process::Roots;
-
+    use super::super::Look;
     use super::*;
 
     #[test]
     fn a_program_that_computes_has_time() {
-        let mut judge = CpuTime::new(&Service { roots: Roots::Process(std::process::id()) });
+        let mut judge = cpu_time(&Roots::Process(std::process::id())).expect("a thread");
         judge.begin().expect("it begins");
         let mut sum = 0_u64;
-        let values = loop {
+        napier_testkit::eventually("it has taken some", || {
             sum = (0..1_000_000).fold(sum, |sum, n| std::hint::black_box(sum ^ n));
             match judge.look() {
-                Ok(Look::Seen(Reading { values, .. })) if values[0].is_some_and(|cpu| cpu > 0.0) => break values,
-                Ok(_) => {}
+                Ok(Look::Seen(reading)) => {
+                    assert_eq!(reading.values.len(), judge.figures().len());
+                    reading.values[0].is_some_and(|cpu| cpu > 0.0 && cpu < 1e6)
+                }
+                Ok(Look::Nothing) => false,
                 Err(error) => panic!("{error}"),
             }
-        };
-        assert!(values[0].is_some_and(|cpu| cpu < 1e6), "{values:?}");
+        });
+    }
+
+    #[test]
+    fn shares_are_of_the_time_between() {
+        let begun = Instant::now();
+        let spent = |ns| CpuSpent { own_ns: Some(ns), user_ns: None, waited_ns: None, machine_ns: Some(2 * ns) };
+        let found = shares((begun, spent(1_000)), (begun + Duration::from_micros(10), spent(6_000)));
+        assert_eq!(found, [Some(0.5), Some(1.0), None]);
+        assert_eq!(shares((begun, spent(0)), (begun, spent(0)))[0], None);
     }
 }

@@ -4,13 +4,17 @@
 //! begin --> look, look, look ... --> begin (the second half of a block, or the next block) --> ...
 //! ```
 
+mod beside;
+mod command;
 mod cpu_time;
+mod file;
 mod given;
+mod prometheus;
+mod sockets;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use cpu_time::CpuTime;
 pub use given::{KINDS, Service, named, usual};
 
 /// In what a figure is counted.
