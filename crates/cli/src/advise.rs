@@ -1,5 +1,7 @@
 //! `napier advise`.
 
+mod seen;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +21,7 @@ use napier_research::calibrate::{self, Comparison, Wakeups};
 use crate::output::PageFile;
 use crate::page::plural;
 use crate::units;
+use seen::Seen;
 
 /// What is compared before a machine is fitted: one mode of each kind.
 const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
@@ -26,15 +29,34 @@ const MEASURED_MODES: &str = "base,defer20,suspend20,fullbusy";
 /// And for how long, in minutes.
 const MEASURED_MINUTES: &str = "1";
 
+/// For the commands that are printed.
+const DEVICE: &str = "eth0";
+
 /// What is simulated if no machine is named.
 pub(crate) const MACHINE: &str = "epyc-7662-cx5";
 
 /// Options of `napier advise`.
 #[derive(clap::Args)]
 pub(crate) struct AdviseArgs {
-    /// Requests per second over all queues, such as 120k
-    #[arg(long, alias = "load", value_name = "RATE", value_parser = units::rate, required_unless_present = "judge")]
+    /// Requests per second over all queues, such as 120k; with --live or --pcap those that were seen, faster or slower [default there: as they were]
+    #[arg(long, alias = "load", value_name = "RATE", value_parser = units::rate, required_unless_present_any = ["judge", "live", "pcap"])]
     rate: Option<u64>,
+
+    /// Watch the program of --pid for so long, and take its requests, its connections and its CPU time for the workload; it needs root
+    #[arg(long, value_name = "TIME", value_parser = units::run_length, requires = "pid", conflicts_with_all = ["pcap", "connections"])]
+    live: Option<std::time::Duration>,
+
+    /// The program that is watched
+    #[arg(long, value_name = "PID", requires = "live")]
+    pid: Option<u32>,
+
+    /// Take the requests in a file of captured packets for the workload: pcap or pcapng, as `tcpdump -w FILE` writes it
+    #[arg(long, value_name = "FILE", conflicts_with = "connections")]
+    pcap: Option<PathBuf>,
+
+    /// The server's port in that file [default: the one that most others send to]
+    #[arg(long, value_name = "PORT", requires = "pcap")]
+    port: Option<u16>,
 
     /// The highest rate that must be sustained too
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
@@ -45,9 +67,9 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "TIME")]
     service: Option<String>,
 
-    /// Queues, each with a CPU and a thread of the server
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    queues: u16,
+    /// Queues, each with a CPU and a thread of the server [default: 1; with --live as many as the interface has and threads read]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    queues: Option<u16>,
 
     /// Connections over all queues
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=60_000))]
@@ -78,7 +100,7 @@ pub(crate) struct AdviseArgs {
     measure: bool,
 
     /// Instead of advice for a rate: at each load of these comparisons, hold the advice against what was measured there
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html", "anyway"])]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html", "anyway", "live", "pcap"])]
     judge: Option<Vec<PathBuf>>,
 
     /// Modes, instead of all and a sweep of their time-outs
@@ -97,9 +119,9 @@ pub(crate) struct AdviseArgs {
     #[arg(long)]
     anyway: bool,
 
-    /// Interface for the commands that are printed
-    #[arg(long, value_name = "IF", default_value = "eth0")]
-    dev: String,
+    /// Interface for the commands that are printed [default: eth0]; with --live only what comes by it is watched
+    #[arg(long, value_name = "IF")]
+    dev: Option<String>,
 
     /// Threads; the result does not depend on it [default: one per CPU]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
@@ -121,23 +143,24 @@ pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result
     }
     let service: Option<Service> =
         args.service.as_deref().map(units::service).transpose().map_err(|error| usage(error.into()))?;
-    let workload = Workload {
-        rate_rps: args.rate.expect("clap asks for it"),
-        peak_rps: args.peak,
-        queues: args.queues,
-        connections: args.connections,
-        cpus: args.cpus.unwrap_or(args.queues),
-        service,
-    };
-    check(&workload).map_err(usage)?;
-    let modes = match &args.modes {
-        Some(names) => plan_modes(names, &workload).map_err(usage)?,
-        None => advise::swept(&workload),
-    };
     let page = args.page.target()?;
+    if args.live.is_none() && args.pcap.is_none() {
+        // Before anything runs.
+        asked(args, service.clone(), None).map_err(usage)?;
+    }
     let machine = machine(args, interrupted)?;
     if let Some(why) = machine.known.distrust().filter(|_| !args.anyway) {
         bail!("no advice on this machine: {why}. Fit it again on a quiet machine, or give --anyway");
+    }
+    let mut seen = look(args, interrupted)?;
+    let service = match (&mut seen, service) {
+        (Some(seen), None) => seen.service(&machine),
+        (_, given) => given,
+    };
+    let (workload, modes) = asked(args, service, seen.as_ref()).map_err(usage)?;
+    let device = args.dev.as_deref().unwrap_or(DEVICE);
+    if let Some(seen) = seen.as_ref().filter(|_| !args.json) {
+        print(&seen.text())?;
     }
     let goal = Goal { p99_us: args.p99, cpu_pct: args.cpu };
     let effort = effort(args)?;
@@ -147,18 +170,51 @@ pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result
     bar.finish_and_clear();
     // The choice comes first: looking for what would change it takes longer, and who has seen enough may interrupt it.
     if !args.json {
-        print(&advise::answer(&advice, &args.dev))?;
+        print(&advise::answer(&advice, device))?;
     }
     let looked = if args.quick { Ok(()) } else { look_for_flips(&machine, &mut advice, effort, interrupted) };
     if args.json {
-        print(&(serde_json::to_string(&advise::json(&advice, &args.dev)).context("advice as JSON")? + "\n"))?;
+        let mut json = advise::json(&advice, device);
+        if let Some(seen) = &seen {
+            json["seen"] = serde_json::to_value(seen).context("what was seen as JSON")?;
+        }
+        print(&(serde_json::to_string(&json).context("advice as JSON")? + "\n"))?;
     } else {
         print(&advise::flips(&advice))?;
     }
-    crate::output::write(page.as_ref(), || advise_page(&advice, &args.dev))?;
+    crate::output::write(page.as_ref(), || advise_page(&advice, device))?;
     looked?;
     // The advice is told; the status says that what was wanted is not reached, or may not be.
     if advice.choice.verdict == Verdict::Reaches { Ok(()) } else { Err(crate::ExitWith(1).into()) }
+}
+
+/// What there is to see, if that is asked for.
+fn look(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result<Option<Seen>> {
+    Ok(match (args.live, args.pid, &args.pcap) {
+        (Some(span), Some(pid), _) => Some(seen::live(pid, args.dev.as_deref(), span, interrupted)?),
+        (_, _, Some(path)) => Some(seen::captured(path, args.port, args.queues.unwrap_or(1))?),
+        _ => None,
+    })
+}
+
+/// What is asked of the server, as it was given or seen, and the modes that are looked at.
+fn asked(args: &AdviseArgs, service: Option<Service>, seen: Option<&Seen>) -> anyhow::Result<(Workload, Vec<Mode>)> {
+    let queues = args.queues.or_else(|| seen.map(|seen| seen.queues)).unwrap_or(1);
+    let workload = Workload {
+        rate_rps: args.rate.or_else(|| seen.map(Seen::rate)).expect("clap asks for it"),
+        peak_rps: args.peak,
+        queues,
+        connections: seen.map_or(args.connections, Seen::connections),
+        cpus: args.cpus.unwrap_or(queues),
+        service,
+        recorded: seen.map(|seen| seen.recorded.clone()),
+    };
+    check(&workload)?;
+    let modes = match &args.modes {
+        Some(names) => plan_modes(names, &workload)?,
+        None => advise::swept(&workload),
+    };
+    Ok((workload, modes))
 }
 
 fn print(text: &str) -> std::io::Result<()> {

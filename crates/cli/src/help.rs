@@ -122,6 +122,8 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "a server of four threads on six CPUs",
             ),
             ("napier advise --rate 50k --measure", "on the machine that this is: measured first"),
+            ("sudo napier advise --live 30s --pid 4711 --dev eth0", "for a program that runs, from what comes to it"),
+            ("napier advise --pcap requests.pcap --service 4us", "for the requests in a file of packets"),
         ],
     ),
     (

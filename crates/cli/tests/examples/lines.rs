@@ -51,6 +51,10 @@ const HOW: &[(&str, How)] = &[
     ("sim farm --runs 10000", How::Not("minutes; .ci/run has the farm for 40 s")),
     ("--seconds 60", How::Not("a minute; .ci/run has the farm for 40 s")),
     ("advise --judge", How::Not("wants comparisons of several loads on a quiet machine")),
+    ("advise --live", How::Not("wants a program with traffic, and half a minute: crates/cli/tests/advise_seen.rs")),
+    ("advise --pcap", How::Not("wants packets that were captured: crates/cli/tests/advise_seen.rs")),
+    ("tcpdump", How::Not("captures until it is ended")),
+    ("--judge 'cmd:", How::Not("wants a script that prints a number")),
     ("--measure", How::Not("measures for minutes; crates/cli/tests/advise.rs does it shorter")),
     (
         "sim calibrate",

@@ -9,10 +9,12 @@
 
 mod choose;
 mod json;
+pub mod pcap;
 mod predict;
 mod sensitivity;
 mod text;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use napier_kv::service::Service;
@@ -22,6 +24,7 @@ use crate::modes::Mode;
 
 pub use choose::{Choice, Goal, Verdict, choose, frontier};
 pub use json::{as_text, json};
+pub use napier_sim::machine::RecordedArrivals;
 pub use predict::{BySeed, Extent, MODES, Predicted, Ran, percentile_us, simulate, swept, why_not};
 pub use sensitivity::{Effect, Flip, look_for_flips};
 pub use text::{answer, commands, flips, text};
@@ -45,6 +48,8 @@ pub struct Workload {
     pub cpus: u16,
     /// What each request takes the program beside what the machine says.
     pub service: Option<Service>,
+    /// Requests as they came somewhere, which are made to come at the rates instead of by chance.
+    pub recorded: Option<Arc<RecordedArrivals>>,
 }
 
 /// How much is run.

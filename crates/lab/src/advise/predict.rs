@@ -30,6 +30,8 @@ const WARM_UP: Span = Span::from_ms(20);
 const SUSTAINED: f64 = 0.99;
 /// A core that works for more of the time has nothing left.
 const WORKING_MAX: f64 = 0.995;
+/// A recording is taken as it is if the rate is off by no more.
+const ALIKE: f64 = 0.01;
 /// Chance: so many standard deviations.
 const DEVIATIONS: f64 = 3.0;
 
@@ -88,7 +90,19 @@ pub fn simulate(
     };
     let clients = clients_of(machine, connections, queue_rps.map_or(Load::Max, Load::Rps));
     let length = Length { warm_up: WARM_UP, measured: extent.measured(queue_rps) };
-    figures::run_or_stop(&Experiment { setting: Setting::Server(core, clients), length, seed }, stop)
+    let setting = match (&workload.recorded, load) {
+        (Some(recorded), Load::Rps(rate_rps)) => {
+            // Each run has another of the queues.
+            let mut own = recorded.of_queue(seed as usize, workload.queues.into());
+            let factor = rate_rps as f64 / recorded.rate_rps();
+            if (factor - 1.0).abs() > ALIKE {
+                own = own.faster(factor);
+            }
+            Setting::Replayed(core, clients, Arc::new(own))
+        }
+        (Some(_) | None, _) => Setting::Server(core, clients),
+    };
+    figures::run_or_stop(&Experiment { setting, length, seed }, stop)
 }
 
 /// A mode at a rate. Latencies count from when a request was due; with several seeds they are of all requests together.
@@ -156,7 +170,9 @@ impl Predicted {
 pub(crate) fn is_sustained<'a>(runs: impl Iterator<Item = &'a Figures> + Clone, queue_rps: f64) -> bool {
     let sum = |of: &dyn Fn(&Figures) -> u64| runs.clone().map(of).sum::<u64>() as f64;
     let ns = sum(&|run| run.measured.ns);
-    let due = queue_rps * ns / 1e9;
+    // Recorded requests do not come by chance.
+    let due: f64 =
+        runs.clone().map(|run| run.due.map_or(queue_rps * run.measured.ns as f64 / 1e9, |due| due as f64)).sum();
     let working_ns = sum(&|run| run.program.busy().ns - run.program.of(Class::Spin).ns);
     sum(&|run| run.answered) >= due * SUSTAINED - due.sqrt() * DEVIATIONS && working_ns < ns * WORKING_MAX
 }

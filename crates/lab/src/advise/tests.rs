@@ -137,8 +137,15 @@ fn the_mode_that_most_runs_choose_is_taken() {
 }
 
 fn small() -> (Workload, Effort) {
-    let workload =
-        Workload { rate_rps: 50_000, peak_rps: None, queues: 1, connections: 64, cpus: 1, service: "2us".parse().ok() };
+    let workload = Workload {
+        rate_rps: 50_000,
+        peak_rps: None,
+        queues: 1,
+        connections: 64,
+        cpus: 1,
+        service: "2us".parse().ok(),
+        recorded: None,
+    };
     (workload, Effort { seeds: 2, jobs: 1, sensitivity: false })
 }
 
@@ -180,8 +187,15 @@ fn a_queue_is_the_same_beside_however_many_others() {
     let modes = Mode::parse_list("base,suspend20,fullbusy").unwrap();
     let of = |queues: u16| {
         let rate_rps = 75_000 * u64::from(queues);
-        let workload =
-            Workload { rate_rps, peak_rps: None, queues, connections: 400 * queues, cpus: queues, service: None };
+        let workload = Workload {
+            rate_rps,
+            peak_rps: None,
+            queues,
+            connections: 400 * queues,
+            cpus: queues,
+            service: None,
+            recorded: None,
+        };
         let effort = Effort { seeds: 1, jobs: 2, sensitivity: false };
         let stop = AtomicBool::new(false);
         let rows = predict(&machine, &workload, rate_rps, &modes, effort, &stop, &|_, _| ()).unwrap();
@@ -199,7 +213,15 @@ fn more_connections_are_no_more_load() {
     let machine = server_named("epyc-7662-cx5").unwrap();
     let modes = Mode::parse_list("base,suspend50").unwrap();
     for connections in [500, 20_000] {
-        let workload = Workload { rate_rps: 100_000, peak_rps: None, queues: 1, connections, cpus: 1, service: None };
+        let workload = Workload {
+            rate_rps: 100_000,
+            peak_rps: None,
+            queues: 1,
+            connections,
+            cpus: 1,
+            service: None,
+            recorded: None,
+        };
         let effort = Effort { seeds: 1, jobs: 2, sensitivity: false };
         let stop = AtomicBool::new(false);
         let rows = predict(&machine, &workload, 100_000, &modes, effort, &stop, &|_, _| ()).unwrap();

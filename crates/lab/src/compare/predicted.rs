@@ -61,6 +61,7 @@ impl<'a> Predictor<'a> {
             // The simulated machine has as many as a mode needs.
             cpus: config.queues.saturating_mul(2),
             service: config.service.clone(),
+            recorded: None,
         };
         let length =
             config.run_length.map(|length| Span::from_ns(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)));

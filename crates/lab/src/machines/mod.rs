@@ -196,6 +196,12 @@ const UNITS: [&str; 5] = ["ns", "pct", "per-100k", "count", "mbit-s"];
 const VALUE_MAX: i128 = 1_000_000_000;
 
 impl MachineFile {
+    /// What a request takes a program itself on it.
+    #[must_use]
+    pub fn request(&self) -> Span {
+        self.costs.get(Work::Request)
+    }
+
     /// Whether a figure was fitted to this row of a plan.
     #[must_use]
     pub fn is_fitted_to(&self, mode: &str, load: &str) -> bool {

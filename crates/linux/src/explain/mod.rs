@@ -7,10 +7,12 @@
 //! | `story` | events put together to requests: pure |
 //! | `request` | a request, and its stages |
 //! | `explained` | how long stages took, of all requests |
+//! | `arrivals` | when requests came, and on which connections: pure |
 //! | `because` | what is said of the longest stage: pure |
 //!
 //! What tracepoints do not show: how long a packet lay in a NIC before its interrupt, and what a program does between two of its calls.
 
+mod arrivals;
 mod because;
 mod event;
 mod explained;
@@ -24,6 +26,7 @@ use crate::observe::{kernel_threads, threads_of};
 use crate::process::descendants;
 use crate::tracefs::{RawEvent, RawPipes, TraceError, Tracer};
 
+pub use arrivals::{Arrival, Arrivals};
 pub use event::{Happened, PathEvent};
 pub use explained::{Explained, StageFigures, Tally};
 pub use request::{Before, Cause, PolledBy, Request, Stage};

@@ -130,6 +130,7 @@ pub fn parse(text: &str, file: &str, backend: Backend) -> Result<Comparison, Obs
         connections: u16::try_from(report.workload.flows).unwrap_or(u16::MAX).max(queues),
         cpus: u16::try_from(report.workload.server_cpus).unwrap_or(u16::MAX).max(queues),
         service,
+        recorded: None,
     };
     let mut rows: Vec<Observed> = report.rows.iter().filter_map(|row| observed(row, backend, queues)).collect();
     if rows.is_empty() {

@@ -7,7 +7,7 @@ use napier_lab::modes::Mode;
 use napier_lab::subject::Backend;
 
 fn workload() -> Workload {
-    Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 32, cpus: 1, service: None }
+    Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 32, cpus: 1, service: None, recorded: None }
 }
 
 const SHORT: Depth = Depth { requests: 600, rounds: 3 };

@@ -229,7 +229,8 @@ fn idle_exits(machine: &MachineFile) -> f64 {
 
 /// The median latency of a request that finds the server asleep.
 fn alone_us(machine: &MachineFile) -> f64 {
-    let workload = Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 1, cpus: 1, service: None };
+    let workload =
+        Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 1, cpus: 1, service: None, recorded: None };
     let never = AtomicBool::new(false);
     let alone = simulate(machine, &workload, Load::Rps(200), Mode::Base, 1, Extent::Requests(60), &never);
     let mut latency = alone.expect("nothing stops it").from_due_ns;

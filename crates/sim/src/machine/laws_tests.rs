@@ -101,6 +101,30 @@ fn the_load_is_what_was_asked_for() {
     }
 }
 
+/// Requests that were recorded come as often as they did, and those of a burst wait for one another.
+#[test]
+fn recorded_requests_come_as_they_did() {
+    let at = |ns: u64, connection: u32| (Span::from_ns(ns), connection);
+    // 100 at once, each 10 ms; and as many by a clock.
+    let bursts = (0..10_000).map(|nth| at(nth / 100 * 10_000_000 + nth % 100, (nth % 100) as u32));
+    let clock = (0..10_000).map(|nth| at(nth * 100_000, (nth % 100) as u32));
+    let second = Span::from_ms(1000);
+    let of = |recorded| {
+        let recorded = Arc::new(super::super::RecordedArrivals::new(second, recorded).expect("there are some"));
+        let setting = Setting::Replayed(core(), clients(1, Load::Max), recorded);
+        figures::run(&Experiment { setting, length: ms(20, 2000), seed: 5 })
+    };
+    let (bursts, clock) = (of(bursts.collect::<Vec<_>>()), of(clock.collect::<Vec<_>>()));
+    for figures in [&bursts, &clock] {
+        holds(figures);
+        assert!((19_800..=20_200).contains(&figures.answered), "{}", figures.answered);
+    }
+    let mean_us =
+        |figures: &Figures| figures.from_due_ns.iter().sum::<u64>() as f64 / figures.from_due_ns.len() as f64 / 1000.0;
+    // The last of a burst waits for 99 others, that take 3 us each.
+    assert!(mean_us(&clock) < 20.0 && mean_us(&bursts) > 100.0, "{} {}", mean_us(&clock), mean_us(&bursts));
+}
+
 /// More connections than the ring has room for: those whose request is lost ask again, and none is dead.
 #[test]
 fn connections_outlive_a_ring_that_is_too_small() {

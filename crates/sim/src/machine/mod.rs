@@ -76,6 +76,7 @@ use napier_core::time::Instant;
 pub use cpu::work::{Account, Class, Disturbance, Work, WorkCosts};
 pub use peers::arrivals::Shape;
 pub use peers::clients::{Clients, RTO_MIN};
+pub use peers::recorded::RecordedArrivals;
 pub use runs::{bulk, figures, rpc, smp, trace};
 pub use sim::coverage::{Coverage, Decision};
 pub use sim::plant::{Options, Plant};

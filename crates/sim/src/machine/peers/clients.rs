@@ -13,6 +13,7 @@ use rand::RngExt;
 use crate::machine::peers::Peers;
 use crate::machine::peers::arrivals::Rates;
 use crate::machine::peers::chance::minus_ln;
+use crate::machine::peers::recorded::Replay;
 use crate::machine::peers::tally::RequestTally;
 use crate::machine::sim::event::Ev;
 use napier_scenario::SocketIx;
@@ -78,6 +79,8 @@ pub(crate) struct Asking {
     pub(crate) connections: Vec<ClientConnection>,
     /// Rates of the queues, in percent of the pace, since the beginning; none: the pace as it is.
     pub(crate) rates: Vec<Rates>,
+    /// Requests come as they were recorded, and not by chance.
+    pub(crate) replay: Option<Replay>,
     pub(crate) begun: Instant,
     /// A closed loop's requests begin within so long.
     pub(crate) round: Span,
@@ -124,6 +127,7 @@ impl Asking {
             rng: napier_rng::stream(seed, "clients"),
             connections: vec![idle; of.connections.into()],
             rates: Vec::new(),
+            replay: None,
             begun: Instant::ZERO,
             round: ROUND,
             from: Instant::from_ns(u64::MAX),
@@ -147,6 +151,11 @@ impl Asking {
         Self { begun, rates, ..self }
     }
 
+    /// The same with requests as they were recorded.
+    pub(crate) fn with_replay(self, begun: Instant, replay: Replay) -> Self {
+        Self { begun, replay: Some(replay), ..self }
+    }
+
     /// The same with a closed loop that begins as it goes on: spread over what all requests take the server.
     pub(crate) fn with_round(self, round: Span) -> Self {
         Self { round: round.max(ROUND), ..self }
@@ -160,6 +169,9 @@ impl Asking {
 
     /// When a connection's next request is due whose last was due at `last`, drawn.
     fn next_due(&mut self, connection: usize, last: Instant) -> Instant {
+        if let Some(replay) = &self.replay {
+            return self.begun + Span::from_ns(replay.after(connection, (last - self.begun).ns));
+        }
         let Some(mean_ns) = self.gap_ns() else { return last };
         let gap = self.exponential(mean_ns);
         let Some(queue) = connection.checked_rem(self.rates.len()) else { return last + gap };
@@ -178,6 +190,9 @@ impl Asking {
 
     /// How many requests of a connection come due in a time, in the mean.
     fn due_between(&self, connection: usize, from: Instant, to: Instant) -> f64 {
+        if let Some(replay) = &self.replay {
+            return replay.between(connection, (from - self.begun).ns, (to - self.begun).ns);
+        }
         let Some(mean_ns) = self.gap_ns() else { return 0.0 };
         let ns = match connection.checked_rem(self.rates.len()) {
             Some(queue) => self.rates[queue].between((from - self.begun).ns, (to - self.begun).ns),

@@ -5,6 +5,7 @@ pub(crate) mod bulk;
 pub(crate) mod chance;
 pub(crate) mod clients;
 pub(crate) mod link;
+pub(crate) mod recorded;
 pub(crate) mod rpc;
 pub(crate) mod tally;
 

@@ -1,9 +1,13 @@
 //! Runs for figures: hosts and what comes to them, by the same rules as every other run.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use napier_rng::load::Load;
 
 use crate::machine::peers::bulk::Flows;
 use crate::machine::peers::clients::Clients;
+use crate::machine::peers::recorded::RecordedArrivals;
 use crate::machine::peers::rpc::Traffic;
 use crate::machine::runs::measure::measure;
 pub use crate::machine::runs::measure::{Figures, Length};
@@ -18,6 +22,8 @@ pub enum Setting {
     /// A server of one queue, and its clients. A closed loop is run for longer than was asked for if each connection would not have its
     /// turn several times.
     Server(Core, Clients),
+    /// The same, with requests as they were recorded, whatever rate and connections the clients have.
+    Replayed(Core, Clients, Arc<RecordedArrivals>),
     /// Two hosts on a wire, one packet at a time back and forth.
     Pair(Hosts, Traffic),
     /// Two hosts of many CPUs, programs of many threads, messages of any size.
@@ -53,7 +59,15 @@ pub fn run(of: &Experiment) -> Figures {
 #[must_use]
 pub fn run_or_stop(of: &Experiment, stop: &AtomicBool) -> Option<Figures> {
     match &of.setting {
-        Setting::Server(core, clients) => measure(&ServedCore { core, clients }, of.length, of.seed, stop),
+        Setting::Server(core, clients) => {
+            measure(&ServedCore { core, clients, recorded: None }, of.length, of.seed, stop)
+        }
+        Setting::Replayed(core, clients, recorded) => {
+            let connections = u16::try_from(recorded.connections()).unwrap_or(u16::MAX);
+            let load = Load::Rps((recorded.rate_rps() as u64).max(1));
+            let clients = &Clients { connections, load, ..*clients };
+            measure(&ServedCore { core, clients, recorded: Some(recorded) }, of.length, of.seed, stop)
+        }
         Setting::Pair(hosts, traffic) => measure(&RpcPair { hosts, traffic }, of.length, of.seed, stop),
         Setting::Flows(flows) => measure(flows, of.length, of.seed, stop),
         Setting::Many(many) => measure(many, of.length, of.seed, stop),

@@ -52,6 +52,8 @@ pub struct Figures {
     pub packets: u64,
     /// Requests that programs took; answers where programs ask.
     pub answered: u64,
+    /// Requests that came due in the measured time, where they were recorded.
+    pub due: Option<u64>,
     /// Requests that found the server's ring full, and were sent again.
     pub lost: u64,
     /// Waits of the program that returned, and their events.
@@ -121,6 +123,11 @@ pub(crate) trait Staged {
     /// Holds what happened since `look` against laws.
     fn check(&self, w: &mut World, look: LawsLook);
 
+    /// Requests that are due in a time, where that is known before.
+    fn due(&self, _w: &World, _from: Instant, _to: Instant) -> Option<u64> {
+        None
+    }
+
     fn latencies(&self, w: &mut World) -> Latencies;
 }
 
@@ -151,12 +158,14 @@ pub(crate) fn measure(of: &impl Staged, length: Length, seed: u64, stop: &Atomic
     let after = counted(&w, of);
     let answered = w.look().taken - taken;
     of.check(&mut w, look);
+    let due = of.due(&w, from, w.now);
     let (latency_ns, from_due_ns, way_ns) = of.latencies(&mut w);
     Some(Figures {
         latency_ns,
         from_due_ns,
         way_ns,
         answered,
+        due,
         cores: machine.cpus,
         measured: length.measured,
         migrations: w.migrations,

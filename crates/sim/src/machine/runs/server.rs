@@ -15,6 +15,7 @@ use crate::machine::exec::{Code, Exec};
 use crate::machine::kernel::epoll::epoll_wait;
 use crate::machine::laws::LawsLook;
 use crate::machine::peers::clients::{Asking, Clients, RTO_MIN};
+use crate::machine::peers::recorded::{RecordedArrivals, Replay};
 use crate::machine::runs::measure::{CpuUse, Latencies, Length, Staged};
 use crate::machine::vm::K;
 use crate::machine::world::World;
@@ -122,6 +123,8 @@ pub(crate) async fn serve_main(k: K, server: ServerProgram) {
 pub(crate) struct ServedCore<'a> {
     pub(crate) core: &'a Core,
     pub(crate) clients: &'a Clients,
+    /// Requests as they were recorded, of as many connections; none: by chance.
+    pub(crate) recorded: Option<&'a Arc<RecordedArrivals>>,
 }
 
 impl Staged for ServedCore<'_> {
@@ -131,7 +134,7 @@ impl Staged for ServedCore<'_> {
 
     /// One queue, one core or two, one program with a connection per socket.
     fn machine(&self, seed: u64) -> Machine {
-        let Self { core, clients } = self;
+        let Self { core, clients, .. } = self;
         let device = Device {
             thread_cpu: vec![CpuIx(u16::from(core.apart))],
             tunables: core.tunables,
@@ -160,7 +163,13 @@ impl Staged for ServedCore<'_> {
             w.napis[0].nic = Some(Nic::new(w.now, self.core.apply));
         }
         let round = self.core.demand().ns * u64::from(self.clients.connections);
-        w.begin_asking(Asking::new(*self.clients, seed).with_round(Span::from_ns(round)));
+        let asking = Asking::new(*self.clients, seed).with_round(Span::from_ns(round));
+        let replay = self.recorded.map(|of| Replay::new(of.clone(), &mut napier_rng::stream(seed, "replay")));
+        let begun = w.now;
+        w.begin_asking(match replay {
+            Some(replay) => asking.with_replay(begun, replay),
+            None => asking,
+        });
     }
 
     /// Runs until what is asked and answered is as it will be.
@@ -210,6 +219,11 @@ impl Staged for ServedCore<'_> {
         if w.broken.is_none() {
             w.check_asking(look, 1);
         }
+    }
+
+    fn due(&self, w: &World, from: Instant, to: Instant) -> Option<u64> {
+        self.recorded?;
+        Some(w.asking.as_ref()?.expected(from, to)?.round() as u64)
     }
 
     fn latencies(&self, w: &mut World) -> Latencies {
