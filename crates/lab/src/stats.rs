@@ -11,7 +11,7 @@ pub use figures::{Figures, RowFigures};
 pub use napier_kv::recorder::Recorder;
 
 /// A distribution of latencies in a few figures, all in us.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each name says it all: mean, percentiles, largest")]
 pub struct Summary {
     pub mean: f64,
@@ -62,7 +62,7 @@ impl Summary {
 }
 
 /// CPU time of the server, in percent of all its CPUs: 100 = every CPU of the server busy all the time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuSplit {
     /// Both together.
     pub total_pct: f64,

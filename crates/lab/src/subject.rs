@@ -78,16 +78,36 @@ pub(crate) const IRQ_SUFFIX: &str = "-irq";
 pub(crate) const COPY_MARK: char = '@';
 
 /// One row of a comparison, at any load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Subject {
+    /// How packets are delivered.
+    #[serde(with = "by_name")]
+    pub mode: Mode,
     /// Where the mode is applied.
     pub backend: Backend,
-    /// How packets are delivered.
-    pub mode: Mode,
     /// On which CPU they are received.
+    #[serde(default)]
     pub receive: Receive,
     /// Which of the rows that are the same in all else, from [`FIRST_COPY`] on: what one mode under two names shows is what chance does.
+    #[serde(default = "first_copy")]
     pub copy: u8,
+}
+
+/// What is written as its name.
+pub(crate) mod by_name {
+    use std::{fmt::Display, str::FromStr};
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(named: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(named)
+    }
+
+    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// Of every row but those that were asked for once more.
@@ -97,7 +117,7 @@ pub const FIRST_COPY: u8 = 1;
 pub const COPIES_MAX: u8 = 9;
 
 /// What [`Subject::copy`] is where a file does not say.
-pub(crate) const fn first_copy() -> u8 {
+const fn first_copy() -> u8 {
     FIRST_COPY
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use napier_verdict::{Metric as Of, Pair, Slices, Verdict};
+use napier_verdict::{Metric, Pair, Slices, Verdict};
 
 use super::found::LoadFound;
 use crate::report::decided::metrics_at;
@@ -46,11 +46,11 @@ fn mode(load: &LoadFound, at: usize, mode: Subject) -> Option<DecidedMode> {
     let of = |metric, scale| load.slices.estimate(at, metric).map(|estimate| Estimated::of(estimate, scale));
     (kept + left_out > 0).then(|| DecidedMode {
         mode,
-        p50_us: of(Of::P50, 1e-3),
-        p99_us: of(Of::P99, 1e-3),
-        p999_us: of(Of::P999, 1e-3),
-        cpu_pct: of(Of::Cpu, 1e2),
-        throughput_rps: of(Of::Throughput, 1.0),
+        p50_us: of(Metric::P50, 1e-3),
+        p99_us: of(Metric::P99, 1e-3),
+        p999_us: of(Metric::P999, 1e-3),
+        cpu_pct: of(Metric::Cpu, 1e2),
+        throughput_rps: of(Metric::Throughput, 1.0),
         kept,
         left_out,
     })
@@ -76,7 +76,7 @@ fn verdicts(load: &LoadFound, subjects: &[Subject]) -> Vec<DecidedPair> {
     let pair = |pair: Pair| DecidedPair {
         a: subjects[pair.a],
         b: subjects[pair.b],
-        metric: pair.metric.into(),
+        metric: pair.metric,
         ratio: pair.ratio.map(|ratio| Estimated::of(ratio, 1.0)),
         verdict: match pair.verdict {
             Verdict::Better { which } => PairVerdict::Better { better: subjects[which] },

@@ -171,15 +171,20 @@ impl<'a> Predictor<'a> {
             }
             search.on_run(rps, outcome);
         }
+        let (failed_rps, why) = search.failed().map(|(rps, why)| (rps, why.to_string())).unzip();
+        let (p99_us, cpu_pct) = at_most.unzip();
         Some(Sustained {
             subject,
             start_rps,
             rps: search.sustained_rps(),
-            interval_rps: None,
+            low_rps: None,
+            high_rps: None,
             kept_up_at_most: None,
             fell_behind_at_least: None,
-            failed: search.failed().map(|(rps, why)| (rps, why.to_string())),
-            at_most,
+            failed_rps,
+            why,
+            p99_us,
+            cpu_pct,
             taken: None,
         })
     }
@@ -208,18 +213,10 @@ fn figures(run: &Run, queues: u16) -> Option<Figures> {
         polls_per_s: Some(per_s(run.polls)),
         empty_polls_pct: of_polls(run.empty_polls).map(|share| 100.0 * share),
         work_per_poll: of_polls(run.packets),
-        // Whether the load is sustained is said beside, of all runs together.
-        in_time_pct: None,
-        // Not counted there, or not in the same sense: there are no cycles of a time-stamp counter, and waits without events count.
-        cycles_per_request: None,
-        cores: None,
-        events_per_wait: None,
-        run_delay_ms_per_s: None,
-        timers_per_s: None,
-        softirqs_per_s: None,
-        softirq_polls_per_s: None,
-        context_switches_per_s: None,
         latency_cdf: Cdf::of(latencies.intended()),
+        // Whether the load is sustained is said beside, of all runs together. All else is not counted there, or not in the same sense: there are
+        // no cycles of a time-stamp counter, and waits without events count.
+        ..Figures::default()
     })
 }
 

@@ -72,16 +72,20 @@ pub(super) fn all(searched: bool, rounds: &Rounds<'_>, found: &Found) -> Vec<Sus
     let measured = (0..rounds.subjects.len()).filter(|at| wanted(*at)).filter_map(|at| {
         let attempts = &found.attempts[at];
         let known = sustain::said(attempts, &Settings::DEFAULT)?;
-        let finite = |rate: f64| rate.is_finite().then(|| whole(rate));
+        let high_rps = Some(known.interval.high).filter(|rate| rate.is_finite()).map(whole);
+        let fell_behind_at_least = known.fell_behind_at_least.map(whole);
         Some(Sustained {
             subject: rounds.subjects[at],
             start_rps: attempts.first().map_or(0, |one| whole(one.rate)),
             rps: known.keeps_up_to().map_or(0, whole),
-            interval_rps: finite(known.interval.high).map(|high| (whole(known.interval.low), high)),
+            low_rps: high_rps.map(|_| whole(known.interval.low)),
+            high_rps,
             kept_up_at_most: known.kept_up_at_most.map(whole),
-            fell_behind_at_least: known.fell_behind_at_least.map(whole),
-            failed: None,
-            at_most: None,
+            fell_behind_at_least,
+            failed_rps: fell_behind_at_least,
+            why: None,
+            p99_us: None,
+            cpu_pct: None,
             taken: sustain::is_taken(attempts).then(|| "more than half of its slices were left out".to_owned()),
         })
     });

@@ -4,7 +4,9 @@
 mod next;
 mod words;
 
-use super::decided::{LeftOut, Metric};
+use napier_verdict::Metric;
+
+use super::decided::LeftOut;
 use super::take::{Choice, choose};
 use super::verdict::{Block, Doubt, ModeEntry, and};
 use super::{Outcome, Report, beside, sustained};

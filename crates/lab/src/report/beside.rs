@@ -1,8 +1,10 @@
 //! The engine beside the kernel: for each mode that both ran, where the one has the lower p99, or in closed loop the higher rate; and in plain
 //! words where the engine is behind.
 
+use napier_verdict::Metric;
+
 use super::Report;
-use super::decided::{Metric, PairVerdict};
+use super::decided::PairVerdict;
 use super::verdict::{and, ratio_of};
 use crate::loads::Load;
 use crate::subject::{Backend, Subject};

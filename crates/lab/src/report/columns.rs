@@ -141,6 +141,11 @@ pub(crate) fn us(us: f64, lowest: f64) -> String {
     if lowest < 99.95 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 
+/// A ratio with as many digits as it deserves.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio < 9.95 { format!("{ratio:.2}x") } else { format!("{ratio:.0}x") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use napier_verdict as verdict;
+use napier_verdict::{self as verdict, Metric};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::loads::Load;
 use crate::stats::rounded;
-use crate::subject::Subject;
+use crate::subject::{Subject, by_name};
 
 /// What was decided at one load, of all that was measured there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,43 +106,23 @@ impl Estimated {
     }
 }
 
-/// A figure in which modes are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Metric {
-    /// Median latency.
-    #[serde(rename = "p50")]
+/// A figure in which modes are compared, as the JSON names it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Metric", rename_all = "lowercase")]
+enum MetricName {
     P50,
-    /// 99th percentile of latency.
-    #[serde(rename = "p99")]
     P99,
-    /// 99.9th percentile of latency.
     #[serde(rename = "p99.9")]
     P999,
-    /// CPU time of the server.
-    #[serde(rename = "cpu")]
     Cpu,
-    /// Requests answered per second.
-    #[serde(rename = "throughput")]
     Throughput,
 }
 
-impl From<verdict::Metric> for Metric {
-    fn from(metric: verdict::Metric) -> Self {
-        match metric {
-            verdict::Metric::P50 => Self::P50,
-            verdict::Metric::P99 => Self::P99,
-            verdict::Metric::P999 => Self::P999,
-            verdict::Metric::Cpu => Self::Cpu,
-            verdict::Metric::Throughput => Self::Throughput,
-        }
-    }
-}
-
 /// The figures in which modes are compared at a load: a closed loop by what is answered, a rate by what it costs in latency.
-pub(crate) const fn metrics_at(load: Load) -> &'static [verdict::Metric] {
+pub(crate) const fn metrics_at(load: Load) -> &'static [Metric] {
     match load {
-        Load::Max => &[verdict::Metric::Throughput, verdict::Metric::Cpu],
-        Load::Rps(_) => &[verdict::Metric::P99, verdict::Metric::Cpu],
+        Load::Max => &[Metric::Throughput, Metric::Cpu],
+        Load::Rps(_) => &[Metric::P99, Metric::Cpu],
     }
 }
 
@@ -156,6 +136,7 @@ pub struct DecidedPair {
     #[serde(with = "by_name")]
     pub b: Subject,
     /// The figure.
+    #[serde(with = "MetricName")]
     pub metric: Metric,
     /// The figure of `a` over that of `b`, with its interval.
     pub ratio: Option<Estimated>,
@@ -212,22 +193,6 @@ impl Decided {
 pub(super) fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let written = Vec::<serde_json::Value>::deserialize(deserializer)?;
     Ok(written.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
-}
-
-/// A subject by its name.
-pub(super) mod by_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::subject::Subject;
-
-    pub(in crate::report) fn serialize<S: Serializer>(subject: &Subject, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(subject)
-    }
-
-    pub(in crate::report) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Subject, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        name.parse().map_err(D::Error::custom)
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::Report;
 use super::columns::COLUMNS;
-use super::json::JsonRow;
 use super::table::{self, Which};
 use crate::sheet::{self, ColumnHead, SheetTable, TableCell};
 
@@ -37,7 +36,7 @@ pub fn csv(report: &Report) -> String {
     let keys: Vec<&str> =
         FIRST.iter().copied().chain(COLUMNS.iter().map(|column| column.key)).chain(FURTHER.iter().copied()).collect();
     let rows = report.rows.iter().map(|row| {
-        let value = serde_json::to_value(JsonRow::from(row)).expect("it is written as JSON elsewhere");
+        let value = serde_json::to_value(row).expect("it is written as JSON elsewhere");
         let cell = |key: &&str| {
             TableCell::Figure(match value.pointer(&format!("/{}", key.replace('.', "/"))) {
                 None | Some(Value::Null) => String::new(),

@@ -36,10 +36,6 @@ pub fn write(
     recorder: &Recorder,
     span: Duration,
 ) -> Result<PathBuf, HdrLogError> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| HdrLogError { path, source }
-    };
     fs::create_dir_all(dir).map_err(at(dir))?;
     let path = dir.join(file_name(subject, load));
     let mut file = BufWriter::new(File::create(&path).map_err(at(&path))?);
@@ -52,14 +48,15 @@ pub fn write(
 /// # Errors
 /// [`HdrLogError`] names the path and what the system said.
 pub fn check(dir: &Path) -> Result<(), HdrLogError> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| HdrLogError { path, source }
-    };
     fs::create_dir_all(dir).map_err(at(dir))?;
     let probe = dir.join(format!(".napier.{}", std::process::id()));
     File::create(&probe).map_err(at(dir))?;
     fs::remove_file(&probe).map_err(at(&probe))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> HdrLogError {
+    let path = path.to_owned();
+    move |source| HdrLogError { path, source }
 }
 
 /// Name of the file for a row.

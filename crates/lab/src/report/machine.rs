@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use super::answer::us;
 use crate::loads::Load;
 
 /// Others' share of the CPUs from which on the machine counts as taken away, in %.
@@ -79,10 +80,6 @@ impl MachineUse {
             self.stolen_pct,
         )
     }
-}
-
-fn us(us: f64) -> String {
-    if us < 99.95 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) mod take;
 pub mod transmit;
 pub(crate) mod verdict;
 
-pub use decided::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, Metric, PairVerdict};
+pub use decided::{Decided, DecidedMode, DecidedPair, Estimated, LeftOut, PairVerdict};
 pub use machine::MachineUse;
 pub use power::{PowerHistogram, range};
 pub use slices::SavedSlices;
@@ -31,12 +31,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use decided::readable;
+use json::JsonRow;
+use read::of_known_modes;
+
 use crate::loads::{Load, SustainSearch};
 use crate::stats::Measured;
 use crate::subject::{Backend, Subject};
 
 /// Everything a comparison found.
-#[derive(Clone, Debug, Default)]
+/// It is written to the JSON, and read back, under the names of its fields.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Where it ran.
     pub host: Host,
@@ -45,30 +50,43 @@ pub struct Report {
     /// What ran.
     pub workload: Workload,
     /// One per mode and load; loads in the order in which they are to be shown, and within a load the modes.
+    #[serde(deserialize_with = "of_known_modes")]
     pub rows: Vec<Row>,
     /// Runs that could not be carried out, each with why.
+    #[serde(default)]
     pub failures: Vec<String>,
     /// Why it ended before all was run; `None` if nothing is missing for that.
+    #[serde(default)]
     pub ended: Option<String>,
     /// What this process took; `None` where it is not known.
+    #[serde(default)]
     pub memory: Option<Memory>,
     /// What else the machine did, by load; of loads that have begun.
+    #[serde(default)]
     pub machine: Vec<MachineUse>,
     /// The most that each mode sustains; empty if it was not searched for.
+    #[serde(default, deserialize_with = "of_known_modes")]
     pub sustained: Vec<Sustained>,
     /// Why the loads of the first search were given up and searched again; the rows are of the second.
+    #[serde(default)]
     pub searched_again: Option<String>,
     /// Why the loads are not the shares of what base sustains that they were to be, as far as is known now; `None` if they are.
+    #[serde(default)]
     pub loads_wrong: Option<String>,
     /// What rows of `sim` were predicted on; `None` without such rows.
+    #[serde(default)]
     pub prediction: Option<Prediction>,
     /// Who had the CPUs before anything was measured; `None` if they were free.
+    #[serde(default)]
     pub at_start: Option<String>,
     /// What was decided, by load; empty of an older version, which had no rounds, and of what is predicted.
+    #[serde(default, deserialize_with = "readable")]
     pub decided: Vec<Decided>,
     /// Minutes that it took; `None` if it was not said.
+    #[serde(default)]
     pub took_minutes: Option<f64>,
     /// The slices behind the rows that were measured; empty of an older version, and while it is measured.
+    #[serde(default, skip_serializing, deserialize_with = "readable")]
     pub slices: Vec<SavedSlices>,
 }
 
@@ -88,26 +106,47 @@ pub struct Prediction {
 }
 
 /// The most that a mode sustains in open loop.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sustained {
     /// How packets were delivered, and by whom.
+    #[serde(flatten)]
     pub subject: Subject,
-    /// The load with which the search began, in requests per second.
+    /// The load with which the search began, in requests per second; 0 of one that was read.
+    #[serde(skip)]
     pub start_rps: u64,
     /// The rate up to which it keeps up, in requests per second; 0: it keeps up with none.
+    #[serde(rename = "sustained_rps")]
     pub rps: u64,
-    /// The interval of that; `None` of an older version, and where there were too few slices.
-    pub interval_rps: Option<(u64, u64)>,
+    /// Lower end of the interval of that; `None` of an older version, and where there were too few slices.
+    #[serde(default)]
+    pub low_rps: Option<u64>,
+    /// Upper end of it, likewise.
+    #[serde(default)]
+    pub high_rps: Option<u64>,
     /// Highest rate at which it was seen to keep up.
+    #[serde(default)]
     pub kept_up_at_most: Option<u64>,
     /// Lowest rate above that at which it was seen to fall behind.
+    #[serde(default)]
     pub fell_behind_at_least: Option<u64>,
-    /// Smallest load that was not, and why; `None` if all were.
-    pub failed: Option<(u64, String)>,
-    /// 99th percentile in µs and CPU time in percent, in the run that sustained the most; `None` if none did.
-    pub at_most: Option<(f64, f64)>,
+    /// Smallest load that was not; `None` if all were.
+    pub failed_rps: Option<u64>,
+    /// Why it was not, where a search by runs said so; what slices say is said by where they fell behind.
+    pub why: Option<String>,
+    /// 99th percentile in µs, in the run that sustained the most; `None` if none did.
+    pub p99_us: Option<f64>,
+    /// CPU time in percent there.
+    pub cpu_pct: Option<f64>,
     /// What took the machine away while it was searched, so that it says little; `None` if nothing did.
+    #[serde(default)]
     pub taken: Option<String>,
+}
+
+impl Sustained {
+    /// The interval of the rate.
+    pub(crate) fn interval_rps(&self) -> Option<(u64, u64)> {
+        self.low_rps.zip(self.high_rps)
+    }
 }
 
 /// Memory of the process that compares, resident, in KiB. It should not grow with the number of runs.
@@ -194,7 +233,8 @@ impl Workload {
 }
 
 /// One subject at one load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "JsonRow", into = "JsonRow")]
 pub struct Row {
     /// How packets were delivered, and by whom.
     pub subject: Subject,

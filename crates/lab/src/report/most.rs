@@ -49,7 +49,7 @@ impl Known {
 /// says otherwise.
 pub(crate) fn reconciled(report: &Report) -> Vec<Sustained> {
     let taken_at = |load| report.taken_at(load).is_some();
-    let mended = |one: &Sustained| match one.interval_rps {
+    let mended = |one: &Sustained| match one.interval_rps() {
         None => with_rows(one, &Known::of(one.subject, &report.rows, taken_at)),
         Some(_) => one.clone(),
     };
@@ -60,15 +60,18 @@ fn with_rows(one: &Sustained, known: &[Known]) -> Sustained {
     // Only what rows say is judged; how the search itself came out stays as it was said.
     let rows = SustainSearch::new(one.start_rps, 0).knowing(known.iter().map(|one| (one.rps, one.outcome)));
     let failed_row = rows.failed().map(|(rps, why)| (rps, why.to_string()));
-    let failed = match (failed_row, &one.failed) {
-        (Some(row), Some(own)) if own.0 < row.0 && own.0 > rows.sustained_rps() => Some(own.clone()),
+    let own = one.failed_rps.zip(one.why.clone().filter(|why| !why.is_empty()));
+    let failed = match (failed_row, own) {
+        (Some(row), Some(own)) if own.0 < row.0 && own.0 > rows.sustained_rps() => Some(own),
         (Some(row), _) => Some(row),
-        (None, own) => own.clone().filter(|(rps, _)| *rps > rows.sustained_rps()),
+        (None, own) => own.filter(|(rps, _)| *rps > rows.sustained_rps()),
     };
     let own_rps = Some(one.rps).filter(|rps| failed.as_ref().is_none_or(|(failed_rps, _)| rps < failed_rps));
     let rps = own_rps.unwrap_or(0).max(rows.sustained_rps());
-    let at_most = if own_rps == Some(rps) { one.at_most } else { Known::at(known, rps) };
-    Sustained { rps, failed, at_most, ..one.clone() }
+    let at_most = if own_rps == Some(rps) { one.p99_us.zip(one.cpu_pct) } else { Known::at(known, rps) };
+    let ((failed_rps, why), (p99_us, cpu_pct)) = (failed.unzip(), at_most.unzip());
+    let failed_rps = failed_rps.or(one.fell_behind_at_least);
+    Sustained { rps, failed_rps, why, p99_us, cpu_pct, ..one.clone() }
 }
 
 #[cfg(test)]
@@ -80,7 +83,7 @@ mod tests {
     fn found(rows: Vec<Row>) -> (u64, Option<u64>, Option<(f64, f64)>) {
         let report = Report { rows, machine: Vec::new(), sustained: sustained(), ..cover_letter() };
         let one = &reconciled(&report)[0];
-        (one.rps, one.failed.as_ref().map(|(rps, _)| *rps), one.at_most)
+        (one.rps, one.failed_rps, one.p99_us.zip(one.cpu_pct))
     }
 
     #[test]

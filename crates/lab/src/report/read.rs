@@ -4,15 +4,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::json::{JsonLoad, JsonReport, JsonRow, JsonSustained};
-use super::most;
-use super::{Lost, Outcome, Report, Row, Sustained};
-use crate::loads::{Load, SustainSearch, in_time_pct_by_rate};
+use super::{Outcome, Report, Row, most};
+use crate::loads::{Load, in_time_pct_by_rate};
 use crate::modes::Mode;
-use crate::stats::{Measured, RowFigures, Spread};
-use crate::subject::{Backend, Subject};
 
 /// Largest file that is read, in bytes: a comparison of all modes at seven loads has about one million.
 pub const BYTES_MAX: u64 = 64 << 20;
@@ -90,16 +88,46 @@ fn parse(text: &[u8], name: String) -> Result<Saved, String> {
     for part in ["rows", "sustained", "machine"] {
         figures_in_bounds(&value[part], part)?;
     }
-    let report: JsonReport = serde_json::from_slice(text).map_err(|error| {
+    let mut report: Report = serde_json::from_slice(text).map_err(|error| {
         let by = value["commit"].as_str().map_or_else(String::new, |commit| format!(", written by commit {commit},"));
         format!("{by} is not a comparison as this version knows it: {error}").trim_start_matches(',').trim().to_owned()
     })?;
     if report.rows.len() > ROWS_MAX {
         return Err(format!("has {} rows, and a page of more than {ROWS_MAX} is none", report.rows.len()));
     }
-    let mut notes = Vec::new();
-    let report = report_of(report, &mut notes);
+    let notes = [unknown_modes(&value), coarse(&report.rows), by_rate(&mut report)].into_iter().flatten().collect();
+    report.sustained = most::reconciled(&report);
     Ok(Saved { name, report, notes })
+}
+
+/// Entries of modes that this version knows; the others are left out.
+pub(super) fn of_known_modes<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let known = Vec::<Value>::deserialize(deserializer)?.into_iter().filter(|one| unknown_mode(one).is_none());
+    known.map(|one| serde_json::from_value(one).map_err(D::Error::custom)).collect()
+}
+
+fn unknown_mode(entry: &Value) -> Option<&str> {
+    entry["mode"].as_str().filter(|mode| Mode::parse(mode).is_err())
+}
+
+/// Says of which modes rows are left out.
+fn unknown_modes(value: &Value) -> Option<String> {
+    let mut unknown: Vec<&str> = value["rows"].as_array()?.iter().filter_map(unknown_mode).collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    (!unknown.is_empty())
+        .then(|| format!("Rows of {} are left out: this version knows no such mode.", unknown.join(", ")))
+}
+
+/// Says so if older versions kept fewer percentiles.
+fn coarse(rows: &[Row]) -> Option<String> {
+    let mut figures = rows.iter().filter_map(Row::figures);
+    figures.any(|figures| figures.median.latency_cdf.is_none()).then(|| {
+        "An older version wrote this: it has five percentiles and no latency_cdf, so percentile plots are coarse."
+            .to_owned()
+    })
 }
 
 /// Whether it is the JSON of a comparison; if of something else, of what.
@@ -145,54 +173,11 @@ fn figures_in_bounds(value: &Value, at: &str) -> Result<(), String> {
     }
 }
 
-fn report_of(report: JsonReport, notes: &mut Vec<String>) -> Report {
-    let mut unknown = Vec::new();
-    let mut rows: Vec<Row> =
-        report.rows.iter().filter_map(|row| row_of(row).map_err(|mode| unknown.push(mode)).ok()).collect();
-    let by_rate = by_rate(&mut rows, report.workload.seconds);
-    let sustained = report.sustained.iter().filter_map(|one| sustained_of(one).ok()).collect();
-    unknown.sort();
-    unknown.dedup();
-    if !unknown.is_empty() {
-        notes.push(format!("Rows of {} are left out: this version knows no such mode.", unknown.join(", ")));
-    }
-    let has_cdf = |row: &JsonRow| row.figures.latency_cdf.is_some() || row.runs == 0;
-    if !report.rows.iter().all(has_cdf) {
-        notes.push(
-            "An older version wrote this: it has five percentiles and no latency_cdf, so percentile plots are coarse."
-                .to_owned(),
-        );
-    }
-    notes.extend(by_rate);
-    let mut report = Report {
-        host: report.host,
-        commit: report.commit,
-        workload: report.workload,
-        rows,
-        failures: report.failures,
-        ended: report.ended,
-        memory: report.memory,
-        machine: report.machine,
-        sustained,
-        searched_again: report.searched_again,
-        loads_wrong: report.loads_wrong,
-        prediction: report.prediction,
-        at_start: report.at_start,
-        decided: report.decided,
-        took_minutes: report.took_minutes,
-        slices: report.slices,
-    };
-    report.sustained = most::reconciled(&report);
-    report
-}
-
 /// Older versions did not count what was due: what they answered is held against the rate, less what chance takes. Says so if any did.
-fn by_rate(rows: &mut [Row], seconds: Option<f64>) -> Option<String> {
-    let mut any = false;
-    for row in rows {
-        let (Load::Rps(rps), Outcome::Measured(measured), Some(seconds)) = (row.load, &mut row.outcome, seconds) else {
-            continue;
-        };
+fn by_rate(report: &mut Report) -> Option<String> {
+    let (mut any, seconds) = (false, report.workload.seconds?);
+    for row in &mut report.rows {
+        let (Load::Rps(rps), Outcome::Measured(measured)) = (row.load, &mut row.outcome) else { continue };
         for figures in [&mut measured.median, &mut measured.spread.min, &mut measured.spread.max] {
             any |= figures.in_time_pct.is_none();
             let by_rate = in_time_pct_by_rate(rps, figures.achieved_rps, seconds);
@@ -203,57 +188,6 @@ fn by_rate(rows: &mut [Row], seconds: Option<f64>) -> Option<String> {
         "An older version wrote this, which did not count the requests that were due: what sustains a load is told by the rate, less what \
          chance takes."
             .to_owned()
-    })
-}
-
-/// The name of the mode, if it is none.
-fn row_of(row: &JsonRow) -> Result<Row, String> {
-    let mode = Mode::parse(&row.mode).map_err(|_| row.mode.clone())?;
-    let load = match row.load_rps {
-        JsonLoad::Rps(rps) => Load::Rps(rps),
-        JsonLoad::Max(_) => Load::Max,
-    };
-    let subject = Subject { backend: row.backend, mode, receive: row.receive, copy: row.copy };
-    let outcome = match (&row.refused, Some(row.figures).filter(|_| row.runs > 0).and_then(RowFigures::of_run)) {
-        (Some(why), _) => Outcome::Refused(why.clone()),
-        (None, None) => Outcome::Nothing,
-        (None, Some(median)) => {
-            let spread = row.spread.unwrap_or(Spread { min: median, max: median });
-            let figures = Box::new(Measured { median, spread, runs: row.runs });
-            if row.backend == Backend::Sim {
-                let answered = |rps: u64| median.achieved_rps >= SustainSearch::ACHIEVED_MIN * rps as f64;
-                let by_rate = match load {
-                    Load::Rps(rps) => answered(rps),
-                    Load::Max => true,
-                };
-                Outcome::Predicted { figures, sustained: row.sustains.unwrap_or(by_rate) }
-            } else {
-                Outcome::Measured(figures)
-            }
-        }
-    };
-    let lost = row.lost.as_ref().map(|why| Lost {
-        runs: row.lost_runs,
-        of: row.runs + row.lost_runs,
-        not_run: if *why == format!("{} not run", row.lost_runs) { row.lost_runs } else { 0 },
-        why: why.clone(),
-    });
-    Ok(Row { subject, load, outcome, lost, left_out: row.left_out })
-}
-
-fn sustained_of(one: &JsonSustained) -> Result<Sustained, String> {
-    let mode = Mode::parse(&one.mode).map_err(|_| one.mode.clone())?;
-    Ok(Sustained {
-        subject: Subject { backend: one.backend, mode, receive: one.receive, copy: one.copy },
-        start_rps: one.sustained_rps,
-        rps: one.sustained_rps,
-        interval_rps: one.low_rps.zip(one.high_rps),
-        kept_up_at_most: one.kept_up_at_most,
-        fell_behind_at_least: one.fell_behind_at_least,
-        // What slices say is said by where they fell behind; a search by short runs has its reason.
-        failed: one.failed_rps.zip(one.why.clone().filter(|why| !why.is_empty())),
-        at_most: one.p99_us.zip(one.cpu_pct),
-        taken: one.taken.clone(),
     })
 }
 

@@ -1,5 +1,7 @@
 //! Rows for the tests of the report: the cover letter's own figures where it has them.
 
+use napier_verdict::Metric;
+
 use super::*;
 use crate::loads::Shortfall;
 use crate::stats::{Cdf, CoreUse, CpuSplit, Figures, SideUse, Summary};
@@ -105,26 +107,24 @@ pub(crate) fn quiet(load_rps: Load) -> MachineUse {
 
 /// What `base` and `fullbusy` sustain.
 pub(crate) fn sustained() -> Vec<Sustained> {
-    let one = |mode: &str, rps, failed, at_most| Sustained {
+    let one = |mode: &str, rps, failed_rps, why: Shortfall, at_most: Option<(f64, f64)>| Sustained {
         subject: Subject::engine(mode.parse().unwrap()),
         start_rps: 300_000,
         rps,
-        interval_rps: None,
+        low_rps: None,
+        high_rps: None,
         kept_up_at_most: None,
         fell_behind_at_least: None,
-        failed,
-        at_most,
+        failed_rps: Some(failed_rps),
+        why: Some(why.to_string()),
+        p99_us: at_most.map(|(p99_us, _)| p99_us),
+        cpu_pct: at_most.map(|(_, cpu_pct)| cpu_pct),
         taken: None,
     };
     vec![
-        one("base", 480_000, Some((505_000, Shortfall::Answered { pct: 96.0 }.to_string())), Some((310.0, 98.0))),
-        one(
-            "fullbusy",
-            1_500_000,
-            Some((1_570_000, Shortfall::Late { p99_us: 7100.0 }.to_string())),
-            Some((40.0, 100.0)),
-        ),
-        one("napibusy", 0, Some((1000, Shortfall::Answered { pct: 3.0 }.to_string())), None),
+        one("base", 480_000, 505_000, Shortfall::Answered { pct: 96.0 }, Some((310.0, 98.0))),
+        one("fullbusy", 1_500_000, 1_570_000, Shortfall::Late { p99_us: 7100.0 }, Some((40.0, 100.0))),
+        one("napibusy", 0, 1000, Shortfall::Answered { pct: 3.0 }, None),
     ]
 }
 

@@ -3,9 +3,8 @@
 use napier_verdict::{Beside, Histogram, Settings, Slice, Slices};
 use serde::{Deserialize, Serialize};
 
-use super::decided::by_name;
 use crate::loads::Load;
-use crate::subject::Subject;
+use crate::subject::{Subject, by_name};
 
 /// The slices of a mode at a load that count. One entry for each slice in every list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -28,7 +28,7 @@ pub(super) fn said(report: &Report) -> Option<String> {
 }
 
 fn between(one: &Sustained) -> String {
-    one.interval_rps.map_or_else(String::new, |(low, high)| format!(" ({} to {})", shown(low), shown(high)))
+    one.interval_rps().map_or_else(String::new, |(low, high)| format!(" ({} to {})", shown(low), shown(high)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
@@ -60,26 +60,20 @@ pub(crate) fn table(report: &Report) -> Option<SheetTable> {
         ColumnHead::figure("CPU %", "cpu_pct: CPU time there").goes(1),
         ColumnHead::text("", "what speaks against it"),
     ];
-    let maybe = |rps: Option<u64>| rps.map_or_else(|| "-".to_owned(), shown);
+    let none = || "-".to_owned();
+    let maybe = |rps: Option<u64>| rps.map_or_else(none, shown);
     let rows = report.sustained.iter().map(|one| {
-        let [p99, cpu] = match one.at_most {
-            Some((p99_us, cpu_pct)) => [super::answer::us(p99_us), format!("{cpu_pct:.0}")],
-            None => ["-".to_owned(), "-".to_owned()],
-        };
-        let failed = one.failed.as_ref();
-        let why =
-            [failed.map(|(_, why)| why.clone()), one.taken.clone()].into_iter().flatten().filter(|why| !why.is_empty());
+        let why = [&one.why, &one.taken].into_iter().flatten().filter(|why| !why.is_empty()).cloned();
         vec![
             TableCell::Name(one.subject.name(backends)),
             TableCell::Figure(maybe(Some(one.rps).filter(|rps| *rps > 0))),
             TableCell::Figure(
-                one.interval_rps
-                    .map_or_else(|| "-".to_owned(), |(low, high)| format!("{}-{}", shown(low), shown(high))),
+                one.interval_rps().map_or_else(none, |(low, high)| format!("{}-{}", shown(low), shown(high))),
             ),
             TableCell::Figure(maybe(one.kept_up_at_most.or(Some(one.rps).filter(|rps| *rps > 0)))),
-            TableCell::Figure(maybe(one.fell_behind_at_least.or(failed.map(|(rps, _)| *rps)))),
-            TableCell::Figure(p99),
-            TableCell::Figure(cpu),
+            TableCell::Figure(maybe(one.fell_behind_at_least.or(one.failed_rps))),
+            TableCell::Figure(one.p99_us.map_or_else(none, super::answer::us)),
+            TableCell::Figure(one.cpu_pct.map_or_else(none, |pct| format!("{pct:.0}"))),
             TableCell::Name(why.collect::<Vec<_>>().join("; ")),
         ]
     });

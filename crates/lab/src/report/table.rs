@@ -4,9 +4,11 @@ mod notes;
 mod verdicts;
 mod work;
 
+use napier_verdict::Metric;
+
 use super::answer::{self, rate, us};
 use super::columns::{COLUMNS, Chosen, Column, lowest};
-use super::decided::{Decided, Estimated, Metric};
+use super::decided::{Decided, Estimated};
 use super::verdict::{Block, Doubt, of};
 use super::{Outcome, Report, Row, sustained};
 use crate::loads::Load;

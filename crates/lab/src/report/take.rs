@@ -5,7 +5,9 @@
 //! at their worst for it. *Cheaper* is the least CPU of those whose p99 is not worse than that of `base`, *faster* the lowest p99 of all; each
 //! is named only if a verdict says that it is better in that than what is taken.
 
-use super::decided::{Estimated, Metric};
+use napier_verdict::Metric;
+
+use super::decided::Estimated;
 use super::verdict::{Block, ModeEntry, Stands};
 use crate::subject::Subject;
 

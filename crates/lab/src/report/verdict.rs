@@ -4,7 +4,9 @@
 //! slices), and for what was predicted by a simple rule over its runs. For anything else it has none: without rounds, as in a file of an older
 //! version, and where the machine was taken away, no mode is called better than another.
 
-use super::decided::{Decided, DecidedPair, Estimated, Metric, PairVerdict};
+use napier_verdict::Metric;
+
+use super::decided::{Decided, DecidedPair, Estimated, PairVerdict};
 use super::{Report, Row};
 use crate::loads::{Load, SustainSearch};
 use crate::stats::{Figures, Measured};

@@ -76,7 +76,7 @@ macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
         /// The figures of one run, or one figure each of several runs. `None` where a figure has no meaning in the mode or
         /// cannot be had on the machine.
-        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
         pub struct Figures {
             $($(#[$doc])* pub $name: $type,)*
         }

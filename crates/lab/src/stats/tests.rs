@@ -4,24 +4,17 @@ use super::*;
 pub(crate) fn figures(n: f64, us: f64) -> Figures {
     let latency = Summary { mean: us, p50: us, p90: us, p95: us, p99: us, p999: us, max: us };
     Figures {
-        in_time_pct: None,
         achieved_rps: n,
         latency_us: latency,
         service_latency_us: latency,
         cpu: CpuSplit { total_pct: n, useful_pct: Some(n), spin_pct: Some(0.0) },
         cycles_per_request: Some(n),
-        cores: None,
         interrupts_per_s: Some(n),
         polls_per_s: Some(n),
         empty_polls_pct: Some(n),
         work_per_poll: Some(n),
-        events_per_wait: None,
-        run_delay_ms_per_s: None,
-        timers_per_s: None,
-        softirqs_per_s: None,
-        softirq_polls_per_s: None,
         context_switches_per_s: Some(n),
-        latency_cdf: None,
+        ..Figures::default()
     }
 }
 

@@ -8,8 +8,8 @@ use super::wakeups::{Wakeups, name_of};
 use napier_lab::advise::Workload;
 use napier_lab::loads::Load;
 use napier_lab::modes::Mode;
-use napier_lab::report::json::{JsonLoad, JsonReport, JsonRow};
-use napier_lab::subject::{Backend, Receive};
+use napier_lab::report::{Report, Row};
+use napier_lab::subject::{Backend, Receive, Subject};
 
 /// A row of a comparison.
 #[derive(Clone, PartialEq, Debug)]
@@ -116,7 +116,7 @@ pub fn parse(text: &str, file: &str, backend: Backend) -> Result<Comparison, Obs
         return Err(ObservedError::Predicted);
     }
     let file = file.to_owned();
-    let report: JsonReport =
+    let report: Report =
         serde_json::from_str(text).map_err(|error| ObservedError::NoReport { file: file.clone(), error })?;
     let service: Option<Service> = match &report.workload.service {
         Some(text) => Some(text.parse().map_err(|error| ObservedError::Service { file: file.clone(), error })?),
@@ -147,24 +147,21 @@ pub fn parse(text: &str, file: &str, backend: Backend) -> Result<Comparison, Obs
     Ok(Comparison { workload, host: name_of(&report.host), rows, wakeups: None })
 }
 
-fn observed(row: &JsonRow, backend: Backend, queues: u16) -> Option<Observed> {
-    if row.backend != backend || row.receive != Receive::default() || row.runs == 0 {
+fn observed(row: &Row, backend: Backend, queues: u16) -> Option<Observed> {
+    let Subject { mode, receive, .. } = row.subject;
+    if row.subject.backend != backend || receive != Receive::default() || !mode.is_simulated() {
         return None;
     }
-    let mode = Mode::parse(&row.mode).ok().filter(|mode| mode.is_simulated())?;
-    let latency = row.figures.latency_us?;
+    let figures = row.figures()?.median;
     // Percentages of a report are of all CPUs that the mode has.
     let cpus = mode.server_cpus(queues.into()) as f64 / f64::from(queues);
     Some(Observed {
         mode,
-        load: match row.load_rps {
-            JsonLoad::Rps(rps) => Load::Rps(rps),
-            JsonLoad::Max(_) => Load::Max,
-        },
-        achieved_rps: row.figures.achieved_rps?,
-        p50_us: latency.p50,
-        p99_us: latency.p99,
-        cpu_pct: row.figures.cpu?.total_pct * cpus,
+        load: row.load,
+        achieved_rps: figures.achieved_rps,
+        p50_us: figures.latency_us.p50,
+        p99_us: figures.latency_us.p99,
+        cpu_pct: figures.cpu.total_pct * cpus,
         tail_counts: true,
     })
 }

@@ -1,9 +1,10 @@
 //! Loads, figures and what was asked, in words.
 
+use napier_verdict::Metric;
+
 use crate::loads::Load;
-use crate::report::Report;
-use crate::report::decided::Metric;
 use crate::report::verdict::{Block, ModeEntry, Stands, and};
+use crate::report::{Report, columns};
 use crate::subject::Backend;
 use crate::wrap::counted;
 
@@ -76,7 +77,7 @@ pub(crate) fn rate(rps: f64) -> String {
 
 /// A latency in us.
 pub(crate) fn us(us: f64) -> String {
-    if us < 99.95 { format!("{us:.1}") } else { format!("{us:.0}") }
+    columns::us(us, us)
 }
 
 /// A mode at a load, and base.

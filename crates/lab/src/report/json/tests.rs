@@ -157,9 +157,8 @@ fn refused_rows_have_a_reason_and_no_figure() {
 #[test]
 fn what_is_written_can_be_read() {
     let text = render(&cover_letter());
-    let report: JsonReport = serde_json::from_str(&text).unwrap();
-    assert_eq!(serde_json::to_value(&report).unwrap(), value(), "nothing is lost on the way");
-    assert!(serde_json::from_value::<JsonLoad>(json!("min")).is_err());
+    let report: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(render(&report), text, "nothing is lost on the way");
 }
 
 #[test]

@@ -1,34 +1,29 @@
 //! What may be said of each load, for programs: the same as the answer says.
 
-use serde::{Deserialize, Serialize};
+use napier_verdict::Metric;
+use serde::Serialize;
 
-use super::JsonLoad;
 use crate::loads::Load;
 use crate::report::Report;
 use crate::report::answer;
-use crate::report::decided::Metric;
 use crate::report::take::choose;
 use crate::report::verdict::{Block, ModeEntry};
 use crate::subject::Backend;
 
 /// One load and backend. What is null is not decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "documented in docs/json.md under the same names")]
-pub struct JsonVerdict {
-    pub load_rps: JsonLoad,
-    pub backend: Backend,
-    #[serde(default)]
-    pub take: Option<String>,
-    #[serde(default)]
-    pub cheaper: Option<String>,
-    #[serde(default)]
-    pub faster: Option<String>,
-    pub sustain: Option<Vec<String>>,
-    pub frontier: Option<Vec<String>>,
-    pub lowest_p99: Option<String>,
-    pub fastest: Option<String>,
-    pub doubt: Option<String>,
-    pub said: String,
+#[derive(Serialize)]
+pub(super) struct JsonVerdict {
+    load_rps: Load,
+    backend: Backend,
+    take: Option<String>,
+    cheaper: Option<String>,
+    faster: Option<String>,
+    sustain: Option<Vec<String>>,
+    frontier: Option<Vec<String>>,
+    lowest_p99: Option<String>,
+    fastest: Option<String>,
+    doubt: Option<String>,
+    said: String,
 }
 
 /// In the order of the loads.
@@ -43,7 +38,7 @@ fn one(block: &Block<'_>) -> JsonVerdict {
     let choice = choose(block).filter(|_| is_open);
     let may_say = is_open && block.doubt().is_none();
     JsonVerdict {
-        load_rps: block.load.into(),
+        load_rps: block.load,
         backend: block.backend,
         take: choice.as_ref().map(|choice| choice.take.name()),
         cheaper: choice.as_ref().and_then(|choice| Some(choice.cheaper?.name())),

@@ -164,7 +164,7 @@ fn what_is_predicted_is_named_so() {
 #[test]
 fn what_each_mode_keeps_up_to_is_a_table_of_its_own() {
     let mut report = Report { sustained: sustained(), ..cover_letter() };
-    report.sustained[0].interval_rps = Some((470_000, 490_000));
+    (report.sustained[0].low_rps, report.sustained[0].high_rps) = (Some(470_000), Some(490_000));
     let text = render(&report);
     assert!(
         text.contains("base             480K      470K-490K        480K       505K     310     98  96 % answered\n"),

@@ -1,8 +1,10 @@
 //! What the last column says of a mode.
 
+use napier_verdict::Metric;
+
 use crate::loads::{Load, floored_pct};
 use crate::report::Row;
-use crate::report::decided::Metric;
+use crate::report::columns::times;
 use crate::report::verdict::{Block, ModeEntry, Stands};
 
 /// What the column is.
@@ -64,9 +66,4 @@ fn said(block: &Block<'_>, entry: &ModeEntry<'_>, base: Option<&ModeEntry<'_>>, 
     }
     parts.sort_by_key(|(is_best, _)| !is_best);
     parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>().join(", ")
-}
-
-/// A ratio with as many digits as it deserves.
-fn times(ratio: f64) -> String {
-    if ratio < 9.95 { format!("{ratio:.2}x") } else { format!("{ratio:.0}x") }
 }
