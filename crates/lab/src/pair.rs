@@ -1,12 +1,13 @@
 //! The device under test and its peer, both in the engine of this process.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
 
+use napier_core::frames::Template;
 use napier_core::time::Span;
 use napier_linux::{Veth, VethEnd};
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, XdpConfig};
@@ -20,6 +21,11 @@ use crate::modes::{self, deferral};
 pub const TESTED_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// Address of its peer.
 pub const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+
+/// Where experiments send from and to.
+pub(crate) const PEER_AT: SocketAddrV4 = SocketAddrV4::new(PEER_IP, 9000);
+/// Likewise.
+pub(crate) const TESTED_AT: SocketAddrV4 = SocketAddrV4::new(TESTED_IP, 9001);
 
 /// Ethernet address of the end under test.
 pub(crate) const TESTED_MAC: [u8; 6] = [0x02, 0, 0, 0x77, 0, 1];
@@ -78,6 +84,11 @@ impl Pair {
         Side::Tested.introduce_peer(&self.tested_ns, &self.tested)?;
         Side::Peer.introduce_peer(&self.peer_ns, &self.peer)?;
         Ok(self)
+    }
+
+    /// Headers from there to there.
+    pub(crate) fn template(&self) -> Template {
+        Template::new(self.peer.mac(), self.tested.mac(), PEER_AT, TESTED_AT)
     }
 
     /// Keeps the interrupts of a device away while a program polls it with prefer-busy-poll.

@@ -4,6 +4,7 @@ use napier_verdict::Metric;
 
 use super::rounds::{BenchDecided, RowPair};
 use crate::report::Estimated;
+use crate::report::columns::times;
 
 /// How a row stands to another.
 #[derive(Clone, Copy, PartialEq)]
@@ -130,11 +131,6 @@ impl BenchDecided {
             _ => BesideOther::Open,
         }
     }
-}
-
-/// A ratio with as many digits as it deserves.
-fn times(ratio: f64) -> String {
-    if ratio < 9.95 { format!("{ratio:.2}x") } else { format!("{ratio:.0}x") }
 }
 
 /// A figure with its interval, in the unit that it deserves.

@@ -3,27 +3,25 @@
 //! With `defer-hard-irqs` the interrupt stays masked, and the instance's timer polls instead (`net/core/dev.c
 //! napi_complete_done`, `napi_watchdog`). Each cycle costs a sleep, a timer and a poll, whatever it finds.
 
-use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use napier_core::frames::Template;
 use napier_core::time::Span;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::engine::ThreadRole;
 use napier_runtime::raw::RawPort;
 use napier_runtime::socket::UdpSocket;
+use napier_sys::sched::pin_current_thread;
 use napier_verdict::Metric;
 use serde::Serialize;
 
-use super::pin::pin_to;
-use super::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
-use super::rtt::{FRAME_BYTES, write_stamped};
+use super::rounds::{Blocks, Compared, RowSlice, compared, nanos, two_cpus};
+use super::rtt::send_stamped;
 use super::stat::Spread;
 use crate::apply::writes_on_device;
 use crate::modes::deferral;
-use crate::pair::{PEER_IP, Pair, TESTED_IP};
+use crate::pair::{Pair, TESTED_AT};
 
 /// Deferrals in a row: more than any run has cycles.
 const DEFER_HARD_IRQS: u32 = i32::MAX.unsigned_abs();
@@ -98,15 +96,10 @@ pub fn defer(
 ) -> anyhow::Result<Compared<Defer>> {
     let cpus = two_cpus()?;
     let used = cpus.both();
-    let blocks = Blocks::of_engine(
-        vec![DeferCycle::ALL.map(|cycle| cycle.name().to_owned()).into()],
-        &[Metric::Cpu],
-        config.runs,
-        &used,
-    );
+    let blocks = Blocks::of_rows(DeferCycle::ALL.map(DeferCycle::name), &[Metric::Cpu], config.runs, &used);
     let found =
         blocks.run(interrupted, progress, |_, at| Ok(run(DeferCycle::ALL[at], config, cpus.client, cpus.server)?))?;
-    let timeout_ns = u64::try_from(config.timeout.as_nanos()).unwrap_or(u64::MAX);
+    let timeout_ns = nanos(config.timeout);
     Ok(compared(found, |_, at, row| {
         let spread = |figure: fn(&DeferRun) -> f64| Spread::of(&row.runs.iter().map(figure).collect::<Vec<_>>());
         Defer {
@@ -125,7 +118,7 @@ fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -
     writes_on_device(&pair.engine, &pair.tested, deferral(DEFER_HARD_IRQS, timeout))?;
     pair.never_interrupt(&pair.peer)?;
     let source = RawPort::bind(&pair.peer, 0)?;
-    let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(SocketAddrV4::new(TESTED_IP, 9001)))?;
+    let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT.into())?;
     socket.set_read_timeout(Some(STOP_LOOK))?;
     let stop = AtomicBool::new(false);
     let (pair, stop) = (&pair, &stop);
@@ -139,7 +132,7 @@ fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -
         });
         // On a thread of its own, which stays on its processor: others are started from here.
         let measured = scope.spawn(move || {
-            pin_to(sender_cpu);
+            pin_current_thread(sender_cpu);
             measure(cycle, config, pair, &source, cpu)
         });
         let outcome = measured.join().expect("sending does not panic");
@@ -155,7 +148,11 @@ fn measure(
     source: &RawPort,
     cpu: usize,
 ) -> anyhow::Result<RowSlice<DeferRun>> {
-    let send = || send(pair, source);
+    let template = pair.template();
+    let send = || {
+        // A full ring has a packet for the next cycle already.
+        let _full = send_stamped(pair, source, &template, 0);
+    };
     // The first packet begins it; then it is let come into its stride.
     send();
     during(cycle, config.length / 10, config.timeout, send);
@@ -179,21 +176,6 @@ fn during(cycle: DeferCycle, length: Duration, timeout: Duration, send: impl Fn(
         due += timeout;
         send();
     }
-}
-
-fn send(pair: &Pair, source: &RawPort) {
-    let template = Template::new(
-        pair.peer.mac(),
-        pair.tested.mac(),
-        SocketAddrV4::new(PEER_IP, 9000),
-        SocketAddrV4::new(TESTED_IP, 9001),
-    );
-    // A full ring has a packet for the next cycle already.
-    let _full = source.build(FRAME_BYTES, |frame| {
-        write_stamped(frame, pair.peer.mac(), pair.tested.mac(), 0);
-        template.complete(frame, FRAME_BYTES - 42)
-    });
-    source.flush();
 }
 
 /// Counters at one moment.

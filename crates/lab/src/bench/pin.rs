@@ -1,7 +1,5 @@
 //! Where the threads of an experiment run.
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 /// The CPUs of the two ends of an experiment.
 #[derive(Clone, Copy)]
 pub(super) struct EndCpus {
@@ -14,12 +12,4 @@ impl EndCpus {
     pub(super) fn both(self) -> [usize; 2] {
         [self.client, self.server]
     }
-}
-
-/// Keeps the calling thread on one processor; where the system refuses, it runs where it may.
-pub(super) fn pin_to(cpu: usize) {
-    assert!(cpu < CpuSet::MAX_CPU, "the number comes from the system");
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    let _ = sched_setaffinity(None, &set);
 }

@@ -22,10 +22,9 @@ use napier_verdict::Metric;
 use serde::Serialize;
 
 use self::programs::{EndOutcome, RigShared, run_client, serve};
-use super::rounds::{BlockRow, Blocks, Compared, RowSlice, Stopped, compared, latencies};
+use super::rounds::{BlockRow, Blocks, Compared, RowSlice, Stopped, compared, is_overload, latencies, nanos};
 use super::rtt::{Percentiles, histogram};
 use crate::apply;
-use crate::loads::SustainSearch;
 use crate::modes::deferral;
 use crate::pair::Pair;
 use crate::report::PowerHistogram;
@@ -37,8 +36,6 @@ pub use self::published::published_raw_rr;
 const DEFER_HARD_IRQS: u32 = 100;
 /// `gro-flush-timeout` of the busy modes, from the same script.
 const GRO_FLUSH_TIMEOUT: Span = Span::from_us(15);
-/// Requests that may be on their way at the end of a run, however short it is, without a word of overload.
-const ON_THEIR_WAY: u64 = 10;
 
 /// Who polls for the two programs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -325,20 +322,8 @@ impl RawRrConfig {
     }
 }
 
-/// Whether too few were answered in time, as in `compare`.
-fn is_overload(due: u64, answered_in_time: u64, runs: u64) -> bool {
-    let late = due.saturating_sub(answered_in_time);
-    #[expect(clippy::cast_precision_loss, reason = "a share")]
-    let sustained = answered_in_time as f64 >= SustainSearch::ACHIEVED_MIN * due as f64;
-    !sustained && late > ON_THEIR_WAY * runs
-}
-
 fn softirq_wakes(pair: &Pair) -> u64 {
     pair.engine.softirq_stats().iter().map(|cpu| cpu.wakeups).sum()
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).expect("no experiment lasts 584 years")
 }
 
 fn set_mode(pair: &Pair, mode: RawRrMode, places: &RigPlaces) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::pin::EndCpus;
 use crate::compare::Outside;
+use crate::loads::SustainSearch;
 use crate::report::Estimated;
 
 /// What is measured: rows in blocks, such as those of one load; rows of a block are compared.
@@ -26,6 +27,16 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
+    /// One block of rows.
+    pub(super) fn of_rows<N: Into<String>>(
+        names: impl IntoIterator<Item = N>,
+        metrics: &'a [Metric],
+        rounds: u32,
+        cpus: &'a [usize],
+    ) -> Self {
+        Self::of_engine(vec![names.into_iter().map(N::into).collect()], metrics, rounds, cpus)
+    }
+
     /// Rows of which each is the engine's.
     pub(super) fn of_engine(names: Vec<Vec<String>>, metrics: &'a [Metric], rounds: u32, cpus: &'a [usize]) -> Self {
         Self { names, metrics, rounds, cpus, in_kernel: false }
@@ -321,7 +332,18 @@ impl Blocks<'_> {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+/// Requests that may be on their way at the end of a run, however short it is, without a word of overload.
+const ON_THEIR_WAY: u64 = 10;
+
+/// Whether too few of what was due in so many runs were answered in time, as in `compare`.
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+pub(super) fn is_overload(due: u64, in_time: u64, runs: u64) -> bool {
+    let late = due.saturating_sub(in_time);
+    late > ON_THEIR_WAY * runs && (in_time as f64) < SustainSearch::ACHIEVED_MIN * due as f64
+}
+
+/// No time of ours is longer than it can say.
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

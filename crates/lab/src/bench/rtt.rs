@@ -1,12 +1,18 @@
 //! What round-trip experiments share: frames with a time stamp, percentiles in ns.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use hdrhistogram::Histogram;
+use napier_core::frames::{HEADER_BYTES, Template};
+use napier_runtime::raw::{RawPort, TxRingFull};
 use serde::{Deserialize, Serialize};
 
-use super::rounds::{RowSlice, latencies};
+use super::rounds::{RowSlice, latencies, nanos};
 use super::stat::Spread;
+use crate::pair::Pair;
 
 /// Bytes of an experiment's frame: the smallest that Ethernet carries.
 pub(crate) const FRAME_BYTES: usize = 64;
@@ -67,7 +73,7 @@ pub(crate) fn ping(
     mut take: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<RowSlice<Histogram<u64>>> {
     let mut histogram = histogram();
-    let answer_max_ns = u64::try_from(answer_max.as_nanos()).unwrap_or(u64::MAX);
+    let answer_max_ns = nanos(answer_max);
     let mut begun_ns = now_ns();
     for round_trip in 0..round_trips + warm_up {
         let sent_ns = now_ns();
@@ -85,6 +91,38 @@ pub(crate) fn ping(
     let window = Duration::from_nanos(now_ns() - begun_ns);
     let (latency, answered) = (latencies(&histogram), histogram.len());
     Ok(RowSlice { latency, answered, window, cpu: Duration::ZERO, run: histogram })
+}
+
+/// Runs `client` while `server` runs on a thread of its own: that says when it is ready, and ends when the flag is set.
+pub(super) fn with_server<T>(
+    server: impl FnOnce(SyncSender<()>, &AtomicBool) -> anyhow::Result<()> + Send,
+    client: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ((ready, is_ready), stop) = (sync_channel(1), &stop);
+        let served = scope.spawn(move || server(ready, stop));
+        let measured = is_ready.recv().context("the server did not start").and_then(|()| client());
+        stop.store(true, Ordering::Release);
+        served.join().expect("the server does not panic")?;
+        measured
+    })
+}
+
+/// Sends a datagram with a stamp to the end under test, unless the ring is full.
+#[inline]
+pub(super) fn send_stamped(
+    pair: &Pair,
+    source: &RawPort,
+    template: &Template,
+    stamp_ns: u64,
+) -> Result<(), TxRingFull> {
+    source.build(FRAME_BYTES, |frame| {
+        write_stamped(frame, pair.peer.mac(), pair.tested.mac(), stamp_ns);
+        template.complete(frame, FRAME_BYTES - HEADER_BYTES)
+    })?;
+    source.flush();
+    Ok(())
 }
 
 /// Writes a frame that carries `stamp_ns`.

@@ -3,11 +3,9 @@
 //! One thread fills the ring from the peer's end, outside of the measured time, then receives it all:
 //! time and instructions per packet are those of the receive path alone.
 
-use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use napier_core::frames::Template;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::{SocketOption, UdpSocket};
@@ -16,7 +14,7 @@ use serde::Serialize;
 use super::instructions::{self, Job};
 use super::rtt::FRAME_BYTES;
 use super::stat::Spread;
-use crate::pair::{PEER_IP, Pair, TESTED_IP};
+use crate::pair::{PEER_AT, Pair, TESTED_AT};
 
 /// Batches that are measured.
 const BATCHES: [u16; 4] = [1, 8, 32, 64];
@@ -141,9 +139,7 @@ pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Co
     pair.never_interrupt(&pair.peer)?;
     let _counted = pair.engine.count_thread("rx-cost", Some(cpu));
     let source = RawPort::bind(&pair.peer, 0)?;
-    let from = SocketAddrV4::new(PEER_IP, 9000);
-    let to = SocketAddrV4::new(TESTED_IP, 9001);
-    let template = Template::new(pair.peer.mac(), pair.tested.mac(), from, to);
+    let template = pair.template();
     let fill = || -> anyhow::Result<()> {
         for _ in 0..batch {
             source.build(FRAME_BYTES, |frame| template.complete(frame, PAYLOAD_BYTES))?;
@@ -164,8 +160,8 @@ pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Co
             repeat(batch, stop, fill, || measured_raw(&port))
         }
         RxPath::Udp => {
-            let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(to))?;
-            socket.connect(SocketAddr::V4(from))?;
+            let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT.into())?;
+            socket.connect(PEER_AT.into())?;
             socket.set_nonblocking(true)?;
             socket.setsockopt(SocketOption::BusyPollBudget, i32::from(batch) + 1)?;
             socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;

@@ -11,9 +11,9 @@ use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::flows::{Ask, Case, ClientOutcome, FlowCell, FlowFigures, FlowsConfig, PublishedFlow, run_cells};
-use super::rounds::Compared;
+use super::rounds::{Compared, is_overload};
 use crate::cpus::CpuLayout;
-use crate::loads::{Load, SustainSearch};
+use crate::loads::Load;
 use crate::subject::{Backend, Subject};
 
 /// Most connections, which is the most operations in hand.
@@ -22,9 +22,6 @@ pub const STORAGE_CONNECTIONS_MAX: u32 = super::TCP_CONNECTIONS_MAX;
 pub const STORAGE_OPERATIONS_MAX: u64 = 100_000_000;
 /// What the store takes for an operation unless it is said.
 pub const STORAGE_SERVICE: &str = "80us";
-
-/// Operations that may be in hand at the end of a run, however short it is, without a word of overload.
-const IN_HAND: u64 = 10;
 
 const PUBLISHED: [(u32, [PublishedFlow; 3]); 2] = [
     (
@@ -153,12 +150,6 @@ fn row(config: &StorageConfig, bytes: u32, cell: FlowCell) -> Storage {
         cpus: cell.cpus,
         refused: cell.refused,
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a share")]
-fn is_overload(due: u64, in_time: u64, runs: u64) -> bool {
-    let late = due.saturating_sub(in_time);
-    late > IN_HAND * runs && (in_time as f64) < SustainSearch::ACHIEVED_MIN * due as f64
 }
 
 fn published(mode: &str, bytes: u32) -> Option<PublishedFlow> {

@@ -2,11 +2,10 @@
 //! many in turn.
 
 use std::cell::Cell;
-use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use hdrhistogram::Histogram;
 use napier_core::control::plan::apply;
 use napier_runtime::device::LinkConfig;
@@ -19,15 +18,13 @@ use serde::Serialize;
 use super::instructions::{self, Job};
 use super::pin::EndCpus;
 use super::rounds::{BenchDecided, Blocks, RowSlice, compared, two_cpus};
-use super::rtt::{self, ANSWER_MAX, Percentiles};
+use super::rtt::{self, ANSWER_MAX, Percentiles, with_server};
 use super::stat::Spread;
 use super::udp_rr::UdpMode;
 use crate::modes::busy_socket;
-use crate::pair::{Pair, TESTED_IP};
+use crate::pair::{Pair, TESTED_AT};
 use crate::wrap::counted;
 
-/// Port of the server.
-const PORT: u16 = 9001;
 /// How long a program waits before it looks whether the run is over.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 /// Most connections: what fits into the range of ephemeral ports.
@@ -125,8 +122,11 @@ pub fn tcp_rr(
     let name = |load: &TcpLoad| {
         format!("one thread, {}, {} in flight", counted(load.connections, "connection"), load.in_flight)
     };
-    let found = Blocks::of_engine(vec![loads.iter().map(name).collect()], &[Metric::Throughput], config.runs, &both)
-        .run(interrupted, progress, |_, at| Ok(cost(loads[at], config.round_trips)?))?;
+    let found = Blocks::of_rows(loads.iter().map(name), &[Metric::Throughput], config.runs, &both).run(
+        interrupted,
+        progress,
+        |_, at| Ok(cost(loads[at], config.round_trips)?),
+    )?;
     let mut instructions_of = Vec::new();
     for load in &loads {
         instructions_of.push(if config.instructions { instructions(*load)? } else { None });
@@ -152,35 +152,25 @@ fn run(
     if mode.polls() {
         pair.defer_for_pollers()?;
     }
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let (pair, stop) = (&pair, &stop);
-        let answer = scope.spawn(move || -> anyhow::Result<()> {
-            let _counted = pair.engine.count_thread("server", Some(server_cpu));
-            let end = End::new(pair, servers, mode)?;
-            ready.send(())?;
-            let mut byte = [0];
-            let mut turn = 0;
-            while !stop.load(Ordering::Acquire) {
-                if let Some(at) = end.receive(turn, &mut byte)? {
-                    end.streams[at].send(&byte)?;
-                    turn = (turn + 1) % end.streams.len();
-                }
+    // Kept until the server has stopped, which would find its connections closed.
+    let end = End::new(&pair, clients, mode)?;
+    let server = |ready: SyncSender<()>, stop: &AtomicBool| {
+        let _counted = pair.engine.count_thread("server", Some(server_cpu));
+        let end = End::new(&pair, servers, mode)?;
+        ready.send(())?;
+        let mut byte = [0];
+        let mut turn = 0;
+        while !stop.load(Ordering::Acquire) {
+            if let Some(at) = end.receive(turn, &mut byte)? {
+                end.streams[at].send(&byte)?;
+                turn = (turn + 1) % end.streams.len();
             }
-            Ok(())
-        });
-        is_ready.recv().context("the server did not start")?;
+        }
+        Ok(())
+    };
+    with_server(server, || {
         let _counted = pair.engine.count_thread("client", Some(client_cpu));
-        // Kept until the server has stopped, which would find its connections closed.
-        let end = End::new(pair, clients, mode);
-        let measured = match &end {
-            Ok(end) => ping(pair, end, round_trips),
-            Err(_) => Err(anyhow::anyhow!("the client did not start")),
-        };
-        stop.store(true, Ordering::Release);
-        answer.join().expect("the server does not panic")?;
-        end.and(measured)
+        ping(&pair, &end, round_trips)
     })
 }
 
@@ -200,7 +190,7 @@ fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<RowSlice<His
 
 /// As many connections as wanted, and their other ends, in one order.
 fn connect(pair: &Pair, connections: u32) -> anyhow::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
-    let server = SocketAddr::V4(SocketAddrV4::new(TESTED_IP, PORT));
+    let server = TESTED_AT.into();
     let listener = TcpListener::bind(&pair.tested_ns, server)?;
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for _ in 0..connections {

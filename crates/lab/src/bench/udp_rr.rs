@@ -3,9 +3,9 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use hdrhistogram::Histogram;
 use napier_core::control::plan::{Plan, apply};
 use napier_runtime::capture::{CaptureConfig, CaptureStats};
@@ -18,10 +18,10 @@ use serde::Serialize;
 
 use super::pin::EndCpus;
 use super::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
-use super::rtt::{self, ANSWER_MAX, Percentiles};
+use super::rtt::{self, ANSWER_MAX, Percentiles, with_server};
 use super::stat::Spread;
 use crate::modes::{busy_context, busy_socket};
-use crate::pair::{PEER_IP, Pair, TESTED_IP};
+use crate::pair::{PEER_AT, Pair, TESTED_AT};
 
 /// Payload each way: 64 bytes on the wire with its headers.
 const PAYLOAD_BYTES: usize = 22;
@@ -121,12 +121,7 @@ pub fn udp_rr(
     let mut captured = [CaptureStats::default(); UdpMode::ALL.len()];
     let mut capture = config.pcapng.as_ref().map(CaptureConfig::new);
     let used = cpus.both();
-    let blocks = Blocks::of_engine(
-        vec![UdpMode::ALL.map(|mode| mode.name().to_owned()).into()],
-        &[Metric::P50, Metric::P99],
-        config.runs,
-        &used,
-    );
+    let blocks = Blocks::of_rows(UdpMode::ALL.map(UdpMode::name), &[Metric::P50, Metric::P99], config.runs, &used);
     let found = blocks.run(interrupted, progress, |_, at| {
         let (slice, stats) = run(UdpMode::ALL[at], config.round_trips, cpus, capture.as_ref())?;
         captured[at].written += stats.written;
@@ -154,30 +149,21 @@ fn run(
     if mode.polls() {
         pair.defer_for_pollers()?;
     }
-    let (client, server) = (SocketAddrV4::new(PEER_IP, 9000), SocketAddrV4::new(TESTED_IP, 9001));
-    let stop = AtomicBool::new(false);
-    let measured = std::thread::scope(|scope| {
-        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let (pair, stop) = (&pair, &stop);
-        let echo = scope.spawn(move || -> anyhow::Result<()> {
-            let _counted = pair.engine.count_thread("server", Some(cpus.server));
-            let end = End::open(pair, &pair.tested_ns, server, client, mode)?;
-            ready.send(())?;
-            let mut buffer = [0; 64];
-            while !stop.load(Ordering::Acquire) {
-                if let Some(bytes) = end.receive(&mut buffer)? {
-                    end.socket.send(&buffer[..bytes])?;
-                }
+    let server = |ready: SyncSender<()>, stop: &AtomicBool| {
+        let _counted = pair.engine.count_thread("server", Some(cpus.server));
+        let end = End::open(&pair, &pair.tested_ns, TESTED_AT, PEER_AT, mode)?;
+        ready.send(())?;
+        let mut buffer = [0; 64];
+        while !stop.load(Ordering::Acquire) {
+            if let Some(bytes) = end.receive(&mut buffer)? {
+                end.socket.send(&buffer[..bytes])?;
             }
-            Ok(())
-        });
-        is_ready.recv().context("the server did not start")?;
+        }
+        Ok(())
+    };
+    let measured = with_server(server, || {
         let _counted = pair.engine.count_thread("client", Some(cpus.client));
-        let measured =
-            End::open(pair, &pair.peer_ns, client, server, mode).and_then(|end| ping(pair, &end, round_trips));
-        stop.store(true, Ordering::Release);
-        echo.join().expect("the server does not panic")?;
-        measured
+        ping(&pair, &End::open(&pair, &pair.peer_ns, PEER_AT, TESTED_AT, mode)?, round_trips)
     })?;
     let captured = capture.map(|capture| capture.finish()).transpose()?;
     Ok((measured, captured.unwrap_or_default()))

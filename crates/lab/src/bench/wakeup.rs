@@ -1,13 +1,11 @@
 //! `bench wakeup`: from the doorbell until a thread has received the packet, for each kind that may be woken.
 
-use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use napier_core::control::plan::Write;
 use napier_core::control::{NapiChange, ThreadedSetting};
-use napier_core::frames::Template;
 use napier_runtime::device::LinkConfig;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::raw::RawPort;
@@ -15,10 +13,10 @@ use napier_runtime::socket::UdpSocket;
 use napier_verdict::Metric;
 use serde::{Deserialize, Serialize};
 
-use super::rounds::{Blocks, Compared, RowSlice, compared, latencies, together, two_cpus};
-use super::rtt::{FRAME_BYTES, Percentiles, histogram, write_stamped};
+use super::rounds::{Blocks, Compared, RowSlice, compared, latencies, nanos, together, two_cpus};
+use super::rtt::{Percentiles, histogram, send_stamped};
 use crate::apply::writes_on_device;
-use crate::pair::{PEER_IP, Pair, TESTED_IP};
+use crate::pair::{Pair, TESTED_AT};
 
 /// Samples without an answer within this time are errors, not latencies.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -106,19 +104,15 @@ pub fn wakeup(
 ) -> anyhow::Result<Compared<Wakeup>> {
     let cpus = two_cpus()?;
     let used = cpus.both();
-    let blocks = Blocks::of_engine(
-        vec![WakeContext::ALL.map(|context| context.name().to_owned()).into()],
-        &[Metric::P50],
-        ROUNDS.min(config.samples),
-        &used,
-    );
-    let samples = config.samples.div_ceil(ROUNDS.min(config.samples).max(1));
+    let rounds = ROUNDS.min(config.samples);
+    let blocks = Blocks::of_rows(WakeContext::ALL.map(WakeContext::name), &[Metric::P50], rounds, &used);
+    let samples = config.samples.div_ceil(rounds.max(1));
     let config = WakeupConfig { samples, ..config.clone() };
     let found = blocks
         .run(interrupted, progress, |_, at| Ok(measure(WakeContext::ALL[at], &config, cpus.client, cpus.server)?))?;
     Ok(compared(found, |_, at, row| Wakeup {
         context: WakeContext::ALL[at],
-        gap_ns: u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX),
+        gap_ns: nanos(config.gap),
         latency: Percentiles::of(&together(row.runs.iter().map(|(latency, _)| latency))),
         sender: Percentiles::of(&together(row.runs.iter().map(|(_, sender)| sender))),
     }))
@@ -159,7 +153,7 @@ fn measure(
     std::thread::scope(|scope| {
         let outcome = match context {
             WakeContext::Receive | WakeContext::EventContext => {
-                let socket = UdpSocket::bind(&pair.tested_ns, SocketAddr::V4(SocketAddrV4::new(TESTED_IP, 9001)))?;
+                let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT.into())?;
                 let (pair, woken) = (&pair, &woken);
                 scope.spawn(move || blocked_socket(pair, &socket, context, woken_cpu, woken));
                 sample(pair, config, &source, woken, None)
@@ -190,14 +184,9 @@ fn sample(
     port: Option<&RawPort>,
 ) -> anyhow::Result<(WakeupRun, Duration)> {
     let (mut latency, mut sender) = (histogram(), histogram());
-    let template = Template::new(
-        pair.peer.mac(),
-        pair.tested.mac(),
-        SocketAddrV4::new(PEER_IP, 9000),
-        SocketAddrV4::new(TESTED_IP, 9001),
-    );
+    let template = pair.template();
     let clock = || pair.engine.now_ns();
-    let gap_ns = u64::try_from(config.gap.as_nanos()).unwrap_or(u64::MAX);
+    let gap_ns = nanos(config.gap);
     let warm_up = config.samples / 10;
     let begun_ns = clock();
     for sample in 0..config.samples + warm_up {
@@ -207,11 +196,7 @@ fn sample(
         }
         woken.at_ns.store(0, Ordering::Relaxed);
         let sent_ns = clock();
-        source.build(FRAME_BYTES, |frame| {
-            write_stamped(frame, pair.peer.mac(), pair.tested.mac(), sent_ns);
-            template.complete(frame, FRAME_BYTES - 42)
-        })?;
-        source.flush();
+        send_stamped(pair, source, &template, sent_ns)?;
         let rung_ns = clock();
         let seen_ns = loop {
             let now_ns = clock();

@@ -11,6 +11,7 @@ use napier_kv::serve::net::{Net, Watch};
 use napier_rng as rng;
 
 use super::wire::{Arrived, Head, Incoming, MessageShape, Op, Outgoing, page};
+use crate::bench::rounds::nanos;
 use crate::bench::rtt::histogram;
 use crate::loads::Load;
 
@@ -267,8 +268,4 @@ impl<N: Net> Client<'_, N> {
             Arrived::End => anyhow::bail!("the server closed a connection"),
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -24,7 +24,7 @@ use rustix::time::Timespec;
 use super::programs::{BUSY_READ_US, ClientEnd, EndOutcome, RigShared, STOP_LOOK, client_loop, send_all};
 use super::{RawRr, RawRrConfig, RawRrMode, RigPlaces};
 use crate::bench::kernel_pair::{put_in_force, veth};
-use crate::bench::rounds::Stopped;
+use crate::bench::rounds::{Stopped, nanos};
 use crate::modes::busy_socket;
 use crate::pair::{PEER_IP, PEER_MAC, TESTED_IP, TESTED_MAC};
 
@@ -238,7 +238,7 @@ fn send(sender: &mut BareSender, template: &Template, intended_ns: u64) {
 }
 
 fn since(begun: Instant) -> u64 {
-    u64::try_from(begun.elapsed().as_nanos()).expect("no experiment lasts 584 years")
+    nanos(begun.elapsed())
 }
 
 impl ClientEnd for Asker<'_> {

@@ -8,7 +8,8 @@ use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 
-use super::{RawRrConfig, RawRrMode, RigPlaces, nanos};
+use super::{RawRrConfig, RawRrMode, RigPlaces};
+use crate::bench::rounds::nanos;
 use crate::bench::rtt::{FRAME_BYTES, histogram, stamp_of, turn_round, write_stamped};
 use crate::pair::Pair;
 use crate::report::PowerHistogram;

@@ -13,11 +13,11 @@ use napier_sys::usage::{ThreadUsage, thread_usage};
 
 use super::paths::{PathCounts, SendOutcome, Sender, StreamFlow, StreamPath};
 use super::setup::StreamSetup;
-use crate::bench::pin::pin_to;
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::ticks::TIMED_EVERY;
 use crate::pair::{PEER_IP, Pair, TESTED_IP};
 use crate::report::{CpuTimes, PowerHistogram};
+use napier_sys::sched::pin_current_thread;
 
 /// Port of the first sender; the others follow.
 const FIRST_PORT: u16 = 10_000;
@@ -171,7 +171,7 @@ fn send_all(
     setup: StreamSetup<'_>,
 ) -> SenderResult {
     if setup.pin {
-        pin_to(setup.cpus[me as usize % setup.cpus.len()]);
+        pin_current_thread(setup.cpus[me as usize % setup.cpus.len()]);
     }
     let payload = vec![7; setup.payload_bytes];
     let (mut sent, mut full, mut call_ns, mut failed) = (0, 0, PowerHistogram::default(), None);
@@ -214,7 +214,7 @@ fn transmit_all<P: StreamPath>(
     setup: StreamSetup<'_>,
 ) -> (PathCounts, ThreadUsage) {
     if setup.pin {
-        pin_to(setup.cpus[usize::from(queue) % setup.cpus.len()]);
+        pin_current_thread(setup.cpus[usize::from(queue) % setup.cpus.len()]);
     }
     start.wait();
     (path.transmit(queue, &phases.all_sent), thread_usage())
@@ -224,7 +224,7 @@ fn transmit_all<P: StreamPath>(
 /// were told to stop. Never sleeps; gives up its processor when it finds nothing.
 fn receive_all(ports: &[RawPort], phases: &Phases, start: &Barrier, setup: StreamSetup<'_>) -> (u64, ThreadUsage) {
     if setup.pin {
-        pin_to(*setup.cpus.last().expect("there is a processor"));
+        pin_current_thread(*setup.cpus.last().expect("there is a processor"));
     }
     let (mut received, mut in_time) = (0, None);
     start.wait();

@@ -5,23 +5,24 @@ use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket as KernelSocket};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use crate::device::XdpWay;
-use anyhow::Context as _;
 use hdrhistogram::Histogram;
 use napier_core::control::plan::{Plan, apply};
 use napier_linux::{KernelSink, Veth};
 use napier_runtime::engine::EngineSink;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::UdpSocket;
+use napier_sys::sched::pin_current_thread;
 use napier_verdict::Metric;
 use serde::Serialize;
 
 use super::{CLIENT_IP, CLIENT_MAC, Devices, SERVER_IP, SERVER_MAC, veth};
-use crate::bench::pin::{EndCpus, pin_to};
-use crate::bench::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
-use crate::bench::rtt::{self, FRAME_BYTES, Percentiles, stamp_of, turn_round, write_stamped};
+use crate::bench::pin::EndCpus;
+use crate::bench::rounds::{Blocks, Compared, RowSlice, compared, nanos, two_cpus};
+use crate::bench::rtt::{self, FRAME_BYTES, Percentiles, stamp_of, turn_round, with_server, write_stamped};
 use crate::bench::stat::Spread;
 use crate::modes::busy_socket;
 
@@ -104,13 +105,8 @@ pub fn xdp_rr(
 ) -> anyhow::Result<Compared<XdpRr>> {
     let cpus = two_cpus()?;
     let used = cpus.both();
-    let blocks = Blocks::of_engine(
-        vec![XdpRrPath::ALL.map(|path| path.name().to_owned()).into()],
-        &[Metric::P50, Metric::P99],
-        config.runs,
-        &used,
-    )
-    .in_kernel(true);
+    let blocks = Blocks::of_rows(XdpRrPath::ALL.map(XdpRrPath::name), &[Metric::P50, Metric::P99], config.runs, &used);
+    let blocks = blocks.in_kernel(true);
     let mut in_force = XdpRrPath::ALL.map(|_| None);
     let found = blocks.run(interrupted, progress, |_, at| {
         let (slice, af_xdp) = run(XdpRrPath::ALL[at], config, cpus)?;
@@ -141,7 +137,7 @@ fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: EndCpus) -> anyhow::Result<(
             let open = |ns, local, peer| engine_socket(ns, SocketAddr::V4(local), SocketAddr::V4(peer));
             let (asks, answers) =
                 (open(&devices.client_ns, client, server)?, open(&devices.server_ns, server, client)?);
-            let measured = echo(&asks, &answers, round_trips, cpus);
+            let measured = spin(cpus, round_trips, &asks, || Ok(&answers));
             drop((asks, answers));
             Ok((measured?, devices.in_force()))
         }
@@ -160,7 +156,7 @@ fn run(path: XdpRrPath, config: &XdpRrConfig, cpus: EndCpus) -> anyhow::Result<(
         XdpRrPath::KernelSpin | XdpRrPath::KernelBusyPoll => {
             let busy = path == XdpRrPath::KernelBusyPoll;
             let (asks, answers) = kernel_sockets(&pair, client, server, busy)?;
-            Ok((echo(&asks, &answers, round_trips, cpus)?, None))
+            Ok((spin(cpus, round_trips, &asks, || Ok(&answers))?, None))
         }
     }
 }
@@ -179,17 +175,14 @@ trait Port {
     }
 }
 
-fn echo<P: Port + Sync>(asks: &P, answers: &P, round_trips: u32, cpus: EndCpus) -> anyhow::Result<Trips> {
-    struct RrShared<'a, P>(&'a P);
-    impl<P: Port> Port for RrShared<'_, P> {
-        fn ask(&self, payload: &[u8]) -> io::Result<()> {
-            self.0.ask(payload)
-        }
-        fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-            self.0.take(buffer)
-        }
+impl<P: Port> Port for &P {
+    fn ask(&self, payload: &[u8]) -> io::Result<()> {
+        (*self).ask(payload)
     }
-    spin(cpus, round_trips, asks, || Ok(RrShared(answers)))
+
+    fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        (*self).take(buffer)
+    }
 }
 
 /// Asks on this thread, and answers on another by what `answers` makes there.
@@ -199,28 +192,23 @@ fn spin<A: Port, B: Port>(
     asks: &A,
     answers: impl FnOnce() -> anyhow::Result<B> + Send,
 ) -> anyhow::Result<Trips> {
-    let stop = AtomicBool::new(false);
-    let stop = &stop;
-    std::thread::scope(|scope| {
-        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let server = scope.spawn(move || -> anyhow::Result<()> {
-            pin_to(cpus.server);
-            let answers = answers()?;
-            ready.send(())?;
-            let mut buffer = [0; FRAME_BYTES];
-            while !stop.load(Ordering::Relaxed) {
-                answers.answer(&mut buffer)?;
-            }
-            Ok(())
-        });
+    let server = |ready: SyncSender<()>, stop: &AtomicBool| {
+        pin_current_thread(cpus.server);
+        let answers = answers()?;
+        ready.send(())?;
+        let mut buffer = [0; FRAME_BYTES];
+        while !stop.load(Ordering::Relaxed) {
+            answers.answer(&mut buffer)?;
+        }
+        Ok(())
+    };
+    with_server(server, || {
         let before = rustix::thread::sched_getaffinity(None);
-        pin_to(cpus.client);
-        let measured = is_ready.recv().context("the server did not start").and_then(|()| ping(asks, round_trips));
+        pin_current_thread(cpus.client);
+        let measured = ping(asks, round_trips);
         if let Ok(before) = before {
             let _ = rustix::thread::sched_setaffinity(None, &before);
         }
-        stop.store(true, Ordering::Release);
-        server.join().expect("the server does not panic")?;
         measured
     })
 }
@@ -228,7 +216,7 @@ fn spin<A: Port, B: Port>(
 fn ping(asks: &impl Port, round_trips: u32) -> anyhow::Result<Trips> {
     let (payload, mut buffer) = ([7; PAYLOAD_BYTES], [0; FRAME_BYTES]);
     let begun = Instant::now();
-    let now_ns = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let now_ns = || nanos(begun.elapsed());
     let ask = || Ok(asks.ask(&payload)?);
     let take = || Ok(asks.take(&mut buffer)?.is_some());
     rtt::ping((round_trips, round_trips / 10), ANSWER_MAX, now_ns, ask, take)

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use napier_runtime::device::{BareXdp, XdpStats};
 use napier_runtime::raw::{RawBusyPoll, RawPort};
+use napier_sys::sched::pin_current_thread;
 use napier_verdict::Metric;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::{CLIENT_MAC, Devices, SERVER_MAC, config_on, veth};
-use crate::bench::pin::{EndCpus, pin_to};
+use crate::bench::pin::EndCpus;
 use crate::bench::rounds::{Blocks, Compared, RowSlice, compared, two_cpus};
 use crate::bench::rtt::{FRAME_BYTES, write_stamped};
 use crate::bench::stat::Spread;
@@ -78,8 +79,7 @@ pub fn xdp_rx(
     let cpus = two_cpus()?;
     let name = |(path, mode, _): &(XdpRxPath, &str, XdpWay)| format!("{mode}: {}", path.name());
     let used = cpus.both();
-    let blocks = Blocks::of_engine(vec![ROWS.iter().map(name).collect()], &[Metric::Throughput], config.runs, &used)
-        .in_kernel(true);
+    let blocks = Blocks::of_rows(ROWS.iter().map(name), &[Metric::Throughput], config.runs, &used).in_kernel(true);
     let mut in_force = ROWS.map(|_| None);
     let found = blocks.run(interrupted, progress, |_, at| {
         let (path, _, way) = ROWS[at];
@@ -173,7 +173,7 @@ fn both<R: FnMut() -> u64>(
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || -> anyhow::Result<u64> {
-            pin_to(cpus.server);
+            pin_current_thread(cpus.server);
             let mut receive = receiver()?;
             let mut received = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -182,7 +182,7 @@ fn both<R: FnMut() -> u64>(
             Ok(received)
         });
         let sender = scope.spawn(move || {
-            pin_to(cpus.client);
+            pin_current_thread(cpus.client);
             sender()
         });
         let sent = sender.join().expect("the sender does not panic");
