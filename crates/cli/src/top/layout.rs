@@ -153,8 +153,8 @@ pub(super) fn text(tables: &[TopTable], width: Option<usize>) -> String {
     let line = |cells: Vec<String>| format!("{}\n", cells.join(" ").trim_end());
     let part = |table: &TopTable| {
         let places = layout(table, width);
-        let rows = table.rows.iter().map(|row| line(cells(table.columns, row, &places)));
-        format!("{}:\n{}{}", table.tab.name(), line(heads(table.columns, &places)), rows.collect::<String>())
+        let rows = table.rows.iter().map(|row| line(cells(&table.columns, row, &places)));
+        format!("{}:\n{}{}", table.tab.name(), line(heads(&table.columns, &places)), rows.collect::<String>())
     };
     tables.iter().filter(|table| !table.rows.is_empty()).map(part).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,6 @@
 //! Tables: what happened between two snapshots, per second. Pure.
 
-use FigureKind::{Number, Percent, Rate, Text};
+use Source::{Number, Percent, Rate, Share, Text, Words};
 
 use super::snapshot::{Context, Count, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread};
 
@@ -69,231 +69,213 @@ pub(super) enum Cell {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct TopTable {
     pub(super) tab: Tab,
-    pub(super) columns: &'static [Column],
+    pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-const fn column(head: &'static str, key: &'static str, kind: FigureKind) -> Column {
-    Column { head, key, kind, rank: 0 }
+/// A column of rows of a kind, and where its cells are from.
+struct Of<T> {
+    column: Column,
+    source: Source<T>,
 }
 
-impl Column {
-    const fn rank(self, rank: u8) -> Self {
-        Self { rank, ..self }
+/// What a cell is made of: a row as it is now, and as it was before.
+enum Source<T> {
+    Text(fn(&T) -> &str),
+    Words(fn(&T, &T) -> String),
+    /// Counted; per second.
+    Rate(fn(&T) -> Count),
+    /// Nanoseconds; in percent of the time.
+    Percent(fn(&T) -> Count),
+    Number(fn(&T, &T) -> Option<f64>),
+    Share(fn(&Between, &T, &T) -> Option<f64>),
+}
+
+const fn of<T>(head: &'static str, key: &'static str, source: Source<T>) -> Of<T> {
+    let kind = match source {
+        Text(_) | Words(_) => FigureKind::Text,
+        Rate(_) => FigureKind::Rate,
+        Percent(_) | Share(_) => FigureKind::Percent,
+        Number(_) => FigureKind::Number,
+    };
+    Of { column: Column { head, key, kind, rank: 0 }, source }
+}
+
+const fn rank<T>(rank: u8, of: Of<T>) -> Of<T> {
+    Of { column: Column { rank, ..of.column }, source: of.source }
+}
+
+impl<T> Of<T> {
+    fn cell(&self, between: &Between, now: &T, then: &T) -> Cell {
+        match self.source {
+            Text(of) => Cell::Text(of(now).to_owned()),
+            Words(of) => Cell::Text(of(now, then)),
+            Rate(of) => Cell::Number(more(of(now), of(then)).map(|more| more / between.seconds)),
+            Percent(of) => Cell::Number(between.percent(of(now), of(then))),
+            Number(of) => Cell::Number(of(now, then)),
+            Share(of) => Cell::Number(of(between, now, then)),
+        }
     }
 }
 
-const INSTANCES: &[Column] = &[
-    column("DEVICE", "device", Text),
-    column("Q", "queue", Text),
-    column("ID", "napi_id", Text),
-    column("MODE", "mode", Text),
-    column("POLLER", "poller", Text),
-    column("PKT/S", "packets_per_s", Rate),
-    column("POLL/S", "polls_per_s", Rate),
-    column("WORK", "work_per_poll", Number),
-    column("IRQ/S", "interrupts_per_s", Rate),
-    column("DEFER/S", "deferrals_per_s", Rate),
-    column("SUSP/S", "suspensions_per_s", Rate),
-    column("EMPTY%", "empty_polls_pct", Percent).rank(2),
-    column("SPIN%", "spinning_pct", Percent).rank(1),
-    column("TIMER/S", "timers_per_s", Rate).rank(3),
-    column("OWNER", "owner", Text).rank(4),
+const INSTANCES: &[Of<Instance>] = &[
+    of("DEVICE", "device", Text(|one| &one.device)),
+    of("Q", "queue", Text(|one| &one.queue)),
+    of("ID", "napi_id", Text(|one| &one.id)),
+    of("MODE", "mode", Text(|one| &one.mode)),
+    of("POLLER", "poller", Words(poller)),
+    of("PKT/S", "packets_per_s", Rate(|one| one.packets)),
+    of("POLL/S", "polls_per_s", Rate(|one| one.polls_all)),
+    of("WORK", "work_per_poll", Number(|now, then| ratio(now, then, |one| one.packets, |one| one.polls_all))),
+    of("IRQ/S", "interrupts_per_s", Rate(|one| one.interrupts)),
+    of("DEFER/S", "deferrals_per_s", Rate(|one| one.deferrals)),
+    of("SUSP/S", "suspensions_per_s", Rate(|one| one.suspensions)),
+    rank(2, of("EMPTY%", "empty_polls_pct", Share(|_, now, then| empty_pct(now, then)))),
+    rank(1, of("SPIN%", "spinning_pct", Percent(|one| one.spinning_ns))),
+    rank(3, of("TIMER/S", "timers_per_s", Rate(|one| one.timers))),
+    rank(4, of("OWNER", "owner", Text(|one| &one.owner))),
 ];
 
-const THREADS: &[Column] = &[
-    column("ROLE", "role", Text),
-    column("NAME", "name", Text),
-    column("CPU", "cpu", Text),
-    column("ALIVE", "alive", Number),
-    column("USEFUL%", "useful_pct", Percent),
-    column("SPIN%", "spinning_pct", Percent),
-    column("ASLEEP%", "asleep_pct", Percent),
+const THREADS: &[Of<Thread>] = &[
+    of("ROLE", "role", Text(|thread| &thread.role)),
+    of("NAME", "name", Text(|thread| &thread.name)),
+    of("CPU", "cpu", Text(|thread| &thread.cpu)),
+    of("ALIVE", "alive", Number(|now, _| figure(now.alive))),
+    of("USEFUL%", "useful_pct", Share(|between, now, then| between.shares(now.times(), then.times())[0])),
+    of("SPIN%", "spinning_pct", Share(|between, now, then| between.shares(now.times(), then.times())[1])),
+    of("ASLEEP%", "asleep_pct", Share(|between, now, then| between.shares(now.times(), then.times())[2])),
 ];
 
-const CPUS: &[Column] = &[
-    column("CPU", "cpu", Text),
-    column("USER%", "user_pct", Percent),
-    column("SYS%", "system_pct", Percent),
-    column("IRQ%", "irq_pct", Percent),
-    column("SOFTIRQ%", "softirq_pct", Percent),
-    column("IDLE%", "idle_pct", Percent),
-    column("RUN/S", "receive_runs_per_s", Rate),
-    column("PKT/S", "packets_per_s", Rate),
-    column("SQUEEZE/S", "squeezes_per_s", Rate),
-    column("DROP/S", "drops_per_s", Rate),
-    column("WAKE/S", "wakeups_per_s", Rate),
-    column("TIMER/S", "timers_per_s", Rate),
-    column("DELAY%", "run_delay_pct", Percent),
+const CPUS: &[Of<Cpu>] = &[
+    of("CPU", "cpu", Text(|cpu| &cpu.cpu)),
+    of("USER%", "user_pct", Percent(|cpu| cpu.user_ns)),
+    of("SYS%", "system_pct", Percent(|cpu| cpu.system_ns)),
+    of("IRQ%", "irq_pct", Percent(|cpu| cpu.irq_ns)),
+    of("SOFTIRQ%", "softirq_pct", Percent(|cpu| cpu.softirq_ns)),
+    of("IDLE%", "idle_pct", Percent(|cpu| cpu.idle_ns)),
+    of("RUN/S", "receive_runs_per_s", Rate(|cpu| cpu.runs)),
+    of("PKT/S", "packets_per_s", Rate(|cpu| cpu.packets)),
+    of("SQUEEZE/S", "squeezes_per_s", Rate(|cpu| cpu.squeezed)),
+    of("DROP/S", "drops_per_s", Rate(|cpu| cpu.dropped)),
+    of("WAKE/S", "wakeups_per_s", Rate(|cpu| cpu.wakeups)),
+    of("TIMER/S", "timers_per_s", Rate(|cpu| cpu.timers)),
+    of("DELAY%", "run_delay_pct", Percent(|cpu| cpu.run_delay_ns)),
 ];
 
-const QUEUES: &[Column] = &[
-    column("DEVICE", "device", Text),
-    column("Q", "queue", Text),
-    column("QDISC", "qdisc", Text),
-    column("VARIANT", "variant", Text),
-    column("PKT/S", "packets_per_s", Rate),
-    column("BYTE/S", "bytes_per_s", Rate),
-    column("DROP/S", "drops_per_s", Rate),
-    column("REQ/S", "requeues_per_s", Rate).rank(1),
-    column("FLUSH/S", "flushes_per_s", Rate).rank(1),
-    column("STOP/S", "stops_per_s", Rate),
-    column("WAIT", "waiting_pkts", Number),
+const QUEUES: &[Of<Queue>] = &[
+    of("DEVICE", "device", Text(|queue| &queue.device)),
+    of("Q", "queue", Text(|queue| &queue.queue)),
+    of("QDISC", "qdisc", Text(|queue| &queue.qdisc)),
+    of("VARIANT", "variant", Text(|queue| &queue.variant)),
+    of("PKT/S", "packets_per_s", Rate(|queue| queue.packets)),
+    of("BYTE/S", "bytes_per_s", Rate(|queue| queue.bytes)),
+    of("DROP/S", "drops_per_s", Rate(|queue| queue.drops)),
+    rank(1, of("REQ/S", "requeues_per_s", Rate(|queue| queue.requeues))),
+    rank(1, of("FLUSH/S", "flushes_per_s", Rate(|queue| queue.flushes))),
+    of("STOP/S", "stops_per_s", Rate(|queue| queue.stops)),
+    of("WAIT", "waiting_pkts", Number(|now, _| now.waiting.and_then(figure))),
 ];
 
-const CONTEXTS: &[Column] = &[
-    column("CONTEXT", "event_context", Text),
-    column("POLLS", "busy_poll_napi_id", Text),
-    column("WAIT/S", "waits_per_s", Rate),
-    column("EVENT/S", "events_per_s", Rate),
-    column("PER WAIT", "events_per_wait", Number),
-    column("LOOP/S", "busy_loops_per_s", Rate),
-    column("SLEEP/S", "sleeps_per_s", Rate),
-    column("WAKE/S", "wakes_per_s", Rate),
+const CONTEXTS: &[Of<Context>] = &[
+    of("CONTEXT", "event_context", Text(|context| &context.number)),
+    of("POLLS", "busy_poll_napi_id", Text(|context| &context.napi_id)),
+    of("WAIT/S", "waits_per_s", Rate(|context| context.waits)),
+    of("EVENT/S", "events_per_s", Rate(|context| context.events)),
+    of("PER WAIT", "events_per_wait", Number(|now, then| ratio(now, then, |one| one.events, |one| one.waits))),
+    of("LOOP/S", "busy_loops_per_s", Rate(|context| context.busy_loops)),
+    of("SLEEP/S", "sleeps_per_s", Rate(|context| context.sleeps)),
+    of("WAKE/S", "wakes_per_s", Rate(|context| context.wakes)),
 ];
 
-const GROUPS: &[Column] = &[
-    column("GROUP", "group", Text),
-    column("CPU", "cpu", Text),
-    column("NOW", "doing", Text),
-    column("QUEUES", "queues", Number),
-    column("USEFUL%", "useful_pct", Percent),
-    column("SPIN%", "spinning_pct", Percent),
-    column("ASLEEP%", "asleep_pct", Percent),
-    column("PARK/S", "parks_per_s", Rate),
-    column("VAIN/S", "vain_parks_per_s", Rate),
+const GROUPS: &[Of<GroupCpu>] = &[
+    of("GROUP", "group", Text(|cpu| &cpu.group)),
+    of("CPU", "cpu", Text(|cpu| &cpu.cpu)),
+    of("NOW", "doing", Text(|cpu| if cpu.asleep { "asleep" } else { "awake" })),
+    of("QUEUES", "queues", Number(|now, _| figure(now.queues))),
+    of("USEFUL%", "useful_pct", Share(|between, now, then| between.shares(now.times(), then.times())[0])),
+    of("SPIN%", "spinning_pct", Share(|between, now, then| between.shares(now.times(), then.times())[1])),
+    of("ASLEEP%", "asleep_pct", Share(|between, now, then| between.shares(now.times(), then.times())[2])),
+    of("PARK/S", "parks_per_s", Rate(|cpu| cpu.parks)),
+    of("VAIN/S", "vain_parks_per_s", Rate(|cpu| cpu.vain_parks)),
 ];
+
+impl Thread {
+    const fn times(&self) -> [Count; 3] {
+        [self.cpu_ns, self.spinning_ns, self.lived_ns]
+    }
+}
+
+impl GroupCpu {
+    const fn times(&self) -> [Count; 3] {
+        [self.cpu_ns, self.spinning_ns, self.lived_ns]
+    }
+}
+
+#[expect(clippy::cast_precision_loss, clippy::unnecessary_wraps, reason = "a figure for a view")]
+fn figure(count: u64) -> Option<f64> {
+    Some(count as f64)
+}
+
+/// What was counted meanwhile; `None` if it was not counted, or began anew.
+fn more(now: Count, then: Count) -> Option<f64> {
+    now?.checked_sub(then?).and_then(figure)
+}
+
+/// How many of the one came to one of the other meanwhile.
+fn ratio<T>(now: &T, then: &T, of: fn(&T) -> Count, to: fn(&T) -> Count) -> Option<f64> {
+    let to = more(to(now), to(then)).filter(|to| *to > 0.0)?;
+    Some(more(of(now), of(then))? / to)
+}
 
 /// What lies between two snapshots.
 struct Between {
     seconds: f64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for a view")]
 impl Between {
-    /// What was counted meanwhile; `None` if it was not counted, or began anew.
-    fn more(now: Count, then: Count) -> Option<f64> {
-        Some(now?.checked_sub(then?)? as f64)
-    }
-
-    fn rate(&self, now: Count, then: Count) -> Cell {
-        Cell::Number(Self::more(now, then).map(|more| more / self.seconds))
-    }
-
     /// Nanoseconds in percent of the time.
     fn percent(&self, now: Count, then: Count) -> Option<f64> {
-        Some(Self::more(now, then)? / self.seconds / 1e7)
-    }
-
-    fn ratio(of: Option<f64>, to: Option<f64>) -> Option<f64> {
-        let to = to.filter(|to| *to > 0.0)?;
-        Some(of? / to)
+        Some(more(now, then)? / self.seconds / 1e7)
     }
 
     /// Useful, spinning and asleep, in percent of one CPU.
-    fn shares(&self, now: [Count; 3], then: [Count; 3]) -> [Cell; 3] {
+    fn shares(&self, now: [Count; 3], then: [Count; 3]) -> [Option<f64>; 3] {
         let [cpu, spinning, lived] = [0, 1, 2].map(|nth| self.percent(now[nth], then[nth]));
         let useful = cpu.map(|cpu| (cpu - spinning.unwrap_or(0.0)).max(0.0));
         // Of ticks that were counted while it had no processor there may be more than CPU time.
         let spinning = spinning.zip(cpu).map(|(spinning, cpu)| spinning.min(cpu));
         let asleep = lived.zip(cpu).map(|(lived, cpu)| (lived - cpu).max(0.0));
-        [useful, spinning, asleep].map(Cell::Number)
+        [useful, spinning, asleep]
     }
 
-    fn instance(&self, now: &Instance, then: &Instance) -> Vec<Cell> {
-        let packets = Self::more(now.packets, then.packets);
-        let polls = Self::more(now.polls_all, then.polls_all);
-        let empty = Self::more(now.empty_polls, then.empty_polls);
-        vec![
-            text(&now.device),
-            text(&now.queue),
-            text(&now.id),
-            text(&now.mode),
-            text(&poller(now, then)),
-            self.rate(now.packets, then.packets),
-            self.rate(now.polls_all, then.polls_all),
-            Cell::Number(Self::ratio(packets, polls)),
-            self.rate(now.interrupts, then.interrupts),
-            self.rate(now.deferrals, then.deferrals),
-            self.rate(now.suspensions, then.suspensions),
-            Cell::Number(Self::ratio(empty, polls).map(|share| share * 100.0)),
-            Cell::Number(self.percent(now.spinning_ns, then.spinning_ns)),
-            self.rate(now.timers, then.timers),
-            text(&now.owner),
-        ]
-    }
-
-    fn thread(&self, now: &Thread, then: &Thread) -> Vec<Cell> {
-        let counted = |thread: &Thread| [thread.cpu_ns, thread.spinning_ns, thread.lived_ns];
-        let mut cells = vec![text(&now.role), text(&now.name), text(&now.cpu), Cell::Number(Some(now.alive as f64))];
-        cells.extend(self.shares(counted(now), counted(then)));
-        cells
-    }
-
-    fn cpu(&self, now: &Cpu, then: &Cpu) -> Vec<Cell> {
-        let percent = |of: fn(&Cpu) -> Count| Cell::Number(self.percent(of(now), of(then)));
-        let rate = |of: fn(&Cpu) -> Count| self.rate(of(now), of(then));
-        vec![
-            text(&now.cpu),
-            percent(|cpu| cpu.user_ns),
-            percent(|cpu| cpu.system_ns),
-            percent(|cpu| cpu.irq_ns),
-            percent(|cpu| cpu.softirq_ns),
-            percent(|cpu| cpu.idle_ns),
-            rate(|cpu| cpu.runs),
-            rate(|cpu| cpu.packets),
-            rate(|cpu| cpu.squeezed),
-            rate(|cpu| cpu.dropped),
-            rate(|cpu| cpu.wakeups),
-            rate(|cpu| cpu.timers),
-            percent(|cpu| cpu.run_delay_ns),
-        ]
-    }
-
-    fn queue(&self, now: &Queue, then: &Queue) -> Vec<Cell> {
-        let rate = |of: fn(&Queue) -> Count| self.rate(of(now), of(then));
-        vec![
-            text(&now.device),
-            text(&now.queue),
-            text(&now.qdisc),
-            text(&now.variant),
-            rate(|queue| queue.packets),
-            rate(|queue| queue.bytes),
-            rate(|queue| queue.drops),
-            rate(|queue| queue.requeues),
-            rate(|queue| queue.flushes),
-            rate(|queue| queue.stops),
-            Cell::Number(now.waiting.map(|packets| packets as f64)),
-        ]
-    }
-
-    fn context(&self, now: &Context, then: &Context) -> Vec<Cell> {
-        let rate = |of: fn(&Context) -> Count| self.rate(of(now), of(then));
-        let per_wait = Self::ratio(Self::more(now.events, then.events), Self::more(now.waits, then.waits));
-        vec![
-            text(&now.number),
-            text(&now.napi_id),
-            rate(|context| context.waits),
-            rate(|context| context.events),
-            Cell::Number(per_wait),
-            rate(|context| context.busy_loops),
-            rate(|context| context.sleeps),
-            rate(|context| context.wakes),
-        ]
-    }
-
-    fn group(&self, now: &GroupCpu, then: &GroupCpu) -> Vec<Cell> {
-        let counted = |cpu: &GroupCpu| [cpu.cpu_ns, cpu.spinning_ns, cpu.lived_ns];
-        let doing = if now.asleep { "asleep" } else { "awake" };
-        let mut cells = vec![text(&now.group), text(&now.cpu), text(doing), Cell::Number(Some(now.queues as f64))];
-        cells.extend(self.shares(counted(now), counted(then)));
-        cells.extend([self.rate(now.parks, then.parks), self.rate(now.vain_parks, then.vain_parks)]);
-        cells
+    /// A row for each that is there in both; one that is new has no rates yet.
+    fn table<T: Default>(
+        &self,
+        tab: Tab,
+        columns: &'static [Of<T>],
+        (now, then): (&[T], &[T]),
+        same: impl Fn(&T, &T) -> bool,
+    ) -> TopTable {
+        let unknown = T::default();
+        // Mostly at the same place.
+        let before = |nth: usize, one: &T| match then.get(nth).filter(|known| same(known, one)) {
+            Some(known) => Some(known),
+            None => then.iter().find(|known| same(known, one)),
+        };
+        let row = |(nth, one): (usize, &T)| {
+            let then = before(nth, one).unwrap_or(&unknown);
+            columns.iter().map(|column| column.cell(self, one, then)).collect()
+        };
+        TopTable {
+            tab,
+            columns: columns.iter().map(|of| of.column).collect(),
+            rows: now.iter().enumerate().map(row).collect(),
+        }
     }
 }
 
-fn text(text: &str) -> Cell {
-    Cell::Text(text.to_owned())
+fn empty_pct(now: &Instance, then: &Instance) -> Option<f64> {
+    Some(100.0 * ratio(now, then, |one| one.empty_polls, |one| one.polls_all)?)
 }
 
 /// Who made most of the polls; `-` if there were none, and empty if that is not counted.
@@ -310,55 +292,26 @@ fn poller(now: &Instance, then: &Instance) -> String {
     most.map_or_else(|| "-".to_owned(), |(context, _)| context.clone())
 }
 
-/// A row for each that is there in both; one that is new has no rates yet.
-fn rows<T: Clone + Default>(
-    (now, then): (&[T], &[T]),
-    same: impl Fn(&T, &T) -> bool,
-    row: impl Fn(&T, &T) -> Vec<Cell>,
-) -> Vec<Vec<Cell>> {
-    let unknown = T::default();
-    // Mostly at the same place.
-    let before = |nth: usize, one: &T| match then.get(nth).filter(|known| same(known, one)) {
-        Some(known) => Some(known),
-        None => then.iter().find(|known| same(known, one)),
-    };
-    let all = now.iter().enumerate();
-    all.map(|(nth, one)| row(one, before(nth, one).unwrap_or(&unknown))).collect()
-}
-
 /// The tables of what happened between two snapshots, in the order of [`Tab::ALL`].
 pub(super) fn tables(then: &Snapshot, now: &Snapshot) -> Vec<TopTable> {
     #[expect(clippy::cast_precision_loss, reason = "figures for a view")]
     let seconds = now.at_ns.saturating_sub(then.at_ns).max(1) as f64 / 1e9;
     let between = Between { seconds };
-    let instances = rows(
-        (&now.instances, &then.instances),
-        |a, b| (&a.device, &a.queue, &a.id) == (&b.device, &b.queue, &b.id),
-        |a, b| between.instance(a, b),
-    );
-    let threads = rows(
-        (&now.threads, &then.threads),
-        |a, b| (&a.role, &a.name, &a.cpu) == (&b.role, &b.name, &b.cpu),
-        |a, b| between.thread(a, b),
-    );
-    let cpus = rows((&now.cpus, &then.cpus), |a, b| a.cpu == b.cpu, |a, b| between.cpu(a, b));
-    let queues = rows(
-        (&now.queues, &then.queues),
-        // Another discipline counts from 0.
-        |a, b| (&a.device, &a.queue, &a.qdisc) == (&b.device, &b.queue, &b.qdisc),
-        |a, b| between.queue(a, b),
-    );
-    let contexts = rows((&now.contexts, &then.contexts), |a, b| a.number == b.number, |a, b| between.context(a, b));
-    let same_cpu = |a: &GroupCpu, b: &GroupCpu| (&a.group, &a.cpu) == (&b.group, &b.cpu);
-    let groups = rows((&now.groups, &then.groups), same_cpu, |a, b| between.group(a, b));
-    let table = |tab, columns, rows| TopTable { tab, columns, rows };
     vec![
-        table(Tab::Instances, INSTANCES, instances),
-        table(Tab::Threads, THREADS, threads),
-        table(Tab::Cpus, CPUS, cpus),
-        table(Tab::Queues, QUEUES, queues),
-        table(Tab::Contexts, CONTEXTS, contexts),
-        table(Tab::Groups, GROUPS, groups),
+        between.table(Tab::Instances, INSTANCES, (&now.instances, &then.instances), |a, b| {
+            (&a.device, &a.queue, &a.id) == (&b.device, &b.queue, &b.id)
+        }),
+        between.table(Tab::Threads, THREADS, (&now.threads, &then.threads), |a, b| {
+            (&a.role, &a.name, &a.cpu) == (&b.role, &b.name, &b.cpu)
+        }),
+        between.table(Tab::Cpus, CPUS, (&now.cpus, &then.cpus), |a, b| a.cpu == b.cpu),
+        // Another discipline counts from 0.
+        between.table(Tab::Queues, QUEUES, (&now.queues, &then.queues), |a, b| {
+            (&a.device, &a.queue, &a.qdisc) == (&b.device, &b.queue, &b.qdisc)
+        }),
+        between.table(Tab::Contexts, CONTEXTS, (&now.contexts, &then.contexts), |a, b| a.number == b.number),
+        between
+            .table(Tab::Groups, GROUPS, (&now.groups, &then.groups), |a, b| (&a.group, &a.cpu) == (&b.group, &b.cpu)),
     ]
 }
 

@@ -141,7 +141,7 @@ fn the_page_has_every_key() {
     for table in tables(&snapshot(1), &snapshot(2)) {
         let (_, part) = page.split_once(&format!("\n## {}\n", table.tab.name())).expect("a part for each table");
         let part = part.split("\n## ").next().expect("a split has a first part");
-        for column in table.columns {
+        for column in &table.columns {
             assert!(part.contains(&format!("`{}`", column.key)), "{} of {}", column.key, table.tab.name());
         }
     }

@@ -94,7 +94,7 @@ fn draw_table(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     let places = layout(table, Some(area.width.into()));
     let sorted = app.orders[app.tab].column;
     let mut head = Vec::new();
-    for (place, text) in places.iter().zip(heads(table.columns, &places)) {
+    for (place, text) in places.iter().zip(heads(&table.columns, &places)) {
         let style = if sorted == Some(place.column) { REVERSED } else { BOLD };
         head.extend([Span::styled(text, style), Span::raw(" ")]);
     }
@@ -102,7 +102,7 @@ fn draw_table(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     let rows = app.rows();
     for row in rows.iter().skip(app.first).take(app.room) {
         let mut spans = Vec::new();
-        for (place, text) in places.iter().zip(cells(table.columns, row, &places)) {
+        for (place, text) in places.iter().zip(cells(&table.columns, row, &places)) {
             let idle = table.columns[place.column].kind != FigureKind::Text && matches!(text.trim(), "0" | "0.0" | "-");
             spans.extend([Span::styled(text, if idle { DIM } else { Style::new() }), Span::raw(" ")]);
         }
