@@ -14,13 +14,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use napier_core::completion::Tunables;
-use napier_core::control::ThreadedSetting;
-use napier_core::event::EpollParams;
 use napier_core::time::Span;
 use napier_rng::load::Load;
 use napier_sim::machine::figures::{self, Core, Experiment, Length, Setting};
-use napier_sim::machine::{Clients, Disturbance, Work, WorkCosts};
+use napier_sim::machine::{Clients, Work, WorkCosts};
 use rand::RngExt as _;
 
 /// Time of one service.
@@ -64,21 +61,7 @@ fn cpu_s() -> f64 {
 fn on_machine(asked: &Asked) -> Came {
     let mut costs = WorkCosts::NONE;
     costs.set(Work::Request, SERVICE);
-    let core = Core {
-        costs,
-        disturbance: Disturbance::default(),
-        hz: 1000,
-        moderates: false,
-        apply: Span::ZERO,
-        tunables: Tunables::default(),
-        threaded: ThreadedSetting::Disabled,
-        epoll: EpollParams::default(),
-        wait: None,
-        events_max: 1,
-        warm_max: usize::MAX,
-        apart: false,
-        service_ns: [].into(),
-    };
+    let core = Core::of(costs, 1);
     let clients = Clients {
         connections: asked.sources,
         load: Load::Rps(asked.rate_rps),

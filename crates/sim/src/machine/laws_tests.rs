@@ -1,13 +1,10 @@
-use std::sync::Arc;
-
 use napier_core::completion::Tunables;
-use napier_core::control::ThreadedSetting;
 use napier_core::event::EpollParams;
 
 use napier_rng::load::Load;
 
 use super::super::figures::{self, Core, Experiment, Figures, Length, Setting};
-use super::super::{Clients, Disturbance, RTO_MIN, WorkCosts};
+use super::super::{Clients, RTO_MIN, WorkCosts};
 use super::*;
 
 /// A core that takes 3 us for a request, if nothing slows it down.
@@ -24,21 +21,7 @@ fn core() -> Core {
         (Work::Request, 1000),
         (Work::Answer, 1500),
     ]);
-    Core {
-        costs,
-        disturbance: Disturbance::default(),
-        hz: 1000,
-        moderates: false,
-        apply: Span::ZERO,
-        tunables: Tunables::default(),
-        threaded: ThreadedSetting::Disabled,
-        apart: false,
-        epoll: EpollParams::default(),
-        wait: None,
-        events_max: 4096,
-        warm_max: usize::MAX,
-        service_ns: Arc::new([]),
-    }
+    Core::of(costs, 4096)
 }
 
 /// The same that polls by itself, so that what it does not come to stays in the ring.

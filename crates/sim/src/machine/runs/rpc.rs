@@ -187,12 +187,10 @@ mod tests {
         let quiet = Quiet { after: Span::from_ns(700), armed: Span::from_us(1), deferred: Span::from_us(3) };
         let prefer = matches!(program, RpcProgram::Ring(_));
         let busy = SocketBusy { prefer, ..SocketBusy::new(if prefer { 400 } else { 0 }) };
-        let disturbance = Disturbance::default();
-        let deep_after = Span::ZERO;
         Hosts {
             costs,
-            disturbance,
-            deep_after,
+            disturbance: Disturbance::default(),
+            deep_after: Span::ZERO,
             quiet,
             hz: 1000,
             rx_usecs,

@@ -63,6 +63,26 @@ pub struct Core {
 }
 
 impl Core {
+    /// One whose kernel is as it starts, and whose program waits for up to so many events.
+    #[must_use]
+    pub fn of(costs: WorkCosts, events_max: usize) -> Self {
+        Self {
+            costs,
+            disturbance: Disturbance::default(),
+            hz: 1000,
+            moderates: false,
+            apply: Span::ZERO,
+            tunables: Tunables::default(),
+            threaded: ThreadedSetting::Disabled,
+            apart: false,
+            epoll: EpollParams::default(),
+            wait: None,
+            events_max,
+            warm_max: usize::MAX,
+            service_ns: Arc::new([]),
+        }
+    }
+
     /// What a request takes the core at least, if nothing slows it down and nothing is shared by several.
     pub(crate) fn demand(&self) -> Span {
         let works = [Work::PacketUp, Work::AckUp, Work::Request, Work::Answer];

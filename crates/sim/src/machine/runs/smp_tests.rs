@@ -1,9 +1,6 @@
-use napier_core::completion::Tunables;
 use napier_core::control::ThreadedSetting;
-use napier_core::event::EpollParams;
 use napier_core::group::Policy as How;
 
-use super::super::super::Disturbance;
 use super::super::super::cpu::work::Account;
 use super::super::figures::{Experiment, Figures, Length, Setting, run};
 use super::super::server::Core;
@@ -27,21 +24,7 @@ fn server(polling: Polling, pct: u32) -> Many {
     ]);
     let threaded = if polling == Polling::Threads { ThreadedSetting::BusyPoll } else { ThreadedSetting::Disabled };
     Many {
-        core: Core {
-            costs,
-            disturbance: Disturbance::default(),
-            hz: 1000,
-            moderates: false,
-            apply: Span::ZERO,
-            tunables: Tunables::default(),
-            threaded,
-            apart: polling == Polling::Threads,
-            epoll: EpollParams::default(),
-            wait: None,
-            events_max: 4096,
-            warm_max: 64,
-            service_ns: [].into(),
-        },
+        core: Core { threaded, apart: polling == Polling::Threads, warm_max: 64, ..Core::of(costs, 4096) },
         cpus: 16,
         nodes: 2,
         sibling_pct: 0,
