@@ -28,6 +28,7 @@ fn rows_are_what_the_adviser_predicts() {
     let config = CompareConfig { service: "2us".parse().ok(), ..config("base,suspend20", &[LOAD]) };
     let report = run(&config);
     let asked = Workload {
+        recorded: None,
         rate_rps: 40_000,
         peak_rps: None,
         queues: 1,
