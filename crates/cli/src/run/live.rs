@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use napier_linux::Netns;
-use napier_linux::change::Ledger;
+use napier_linux::change::{ApplyError, Ledger, Line};
 use napier_linux::process::{
     Answer, Ended, Meeting, Process, Program, ProgramSettings, Roots, Scan, SignalSeen, Signals, Strict, Watcher,
     wait_for, wait_for_one,
@@ -124,6 +124,12 @@ impl Live {
         if let Some(netns) = apart {
             self.watcher.enter(netns.clone());
         }
+    }
+
+    /// Applies another mode's lines in place of those that are in force, where the program's descriptors have the same in both.
+    pub(super) fn exchange(&mut self, lines: &[Line], instances: Instances) -> Result<(), ApplyError> {
+        self.instances = instances;
+        self.ledger.exchange(lines)
     }
 
     /// Until the program ends, or this command is told to end.

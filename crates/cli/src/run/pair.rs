@@ -57,11 +57,6 @@ impl Ledgers {
         Ok(lines)
     }
 
-    /// Applies another mode's lines in place of those that are in force, where both need the same of the pair.
-    pub(crate) fn exchange(&mut self, lines: &[Line]) -> Result<(), ApplyError> {
-        self.own.as_mut().expect("it was begun").exchange(lines)
-    }
-
     /// That of the interface, for as long as the program runs.
     pub(crate) fn take(&mut self) -> Ledger {
         self.own.take().expect("it is taken once")

@@ -180,11 +180,12 @@ impl Turns {
             return Ok(None);
         }
         lines.extend(super::port::lines(self.port.as_ref(), queues, self.device())?);
-        let Some(Force { mut ledgers, live, has_pair, .. }) = self.in_force.take() else { return Ok(None) };
-        ledgers.give_back(live.end());
-        let exchanged = ledgers.exchange(&lines);
-        self.begin(mode, ledgers, lines, has_pair)?;
-        Ok(Some(exchanged?))
+        let instances = Instances::new(mode.plan(), self.device().clone(), self.queues.clone(), lines.clone());
+        let Some(force) = &mut self.in_force else { return Ok(None) };
+        force.mode = mode;
+        // Who looks after the program's descriptors stays: another one would take what is set for the program's own.
+        force.live.exchange(&lines, instances)?;
+        Ok(Some(()))
     }
 
     /// Looks after what is in force from now on.
