@@ -189,12 +189,8 @@ impl<'a> Course<'a> {
     }
 
     fn apply(&mut self, candidate: usize) -> Result<(), Broken> {
-        let begun = self.stage.now();
         self.in_force = Some(candidate);
-        let applied = self.stage.apply(candidate);
-        // While it is applied nobody looks: that is no silence.
-        self.watch.excuse(self.stage.now().saturating_sub(begun));
-        applied.or_else(|why| self.event(GuardEvent::Refused, why))
+        self.stage.apply(candidate).or_else(|why| self.event(GuardEvent::Refused, why))
     }
 
     fn half(&mut self) -> Result<Values, Broken> {

@@ -9,6 +9,8 @@ use crate::record::Values;
 
 /// How long a figure has to be beyond its limit: one odd look is none.
 const HOLD: Duration = Duration::from_millis(200);
+/// Between two looks that come in time. A machine that does not let this one look in time does not let judges speak in time either.
+const GAP_MAX: Duration = Duration::from_millis(200);
 
 /// Where a figure has to stay.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,6 +50,8 @@ pub(crate) struct Watch {
     judges: Vec<Watched>,
     figures: Vec<JudgedFigure>,
     limits: Vec<(Limit, Option<Duration>)>,
+    /// The last look.
+    looked: Duration,
 }
 
 struct Watched {
@@ -77,7 +81,7 @@ impl Watch {
             Watched { judge, from: own, values: Vec::new(), newest: Vec::new(), spoke: now, has_spoken: false }
         };
         let judges = judges.into_iter().map(watched).collect();
-        Self { judges, figures, limits: limits.into_iter().map(|limit| (limit, None)).collect() }
+        Self { judges, figures, limits: limits.into_iter().map(|limit| (limit, None)).collect(), looked: now }
     }
 
     /// What comes from now on is a new half of a block.
@@ -88,14 +92,18 @@ impl Watch {
         })
     }
 
-    /// Time in which nobody looked.
-    pub(crate) fn excuse(&mut self, span: Duration) {
-        self.judges.iter_mut().for_each(|watched| watched.spoke += span);
-        self.limits.iter_mut().for_each(|(_, since)| *since = since.map(|since| since + span));
+    /// Time in which nobody looked, as while a candidate is applied, is no silence.
+    fn excuse_gap(&mut self, now: Duration) {
+        let gap = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        if gap > GAP_MAX {
+            self.judges.iter_mut().for_each(|watched| watched.spoke += gap);
+            self.limits.iter_mut().for_each(|(_, since)| *since = since.map(|since| since + gap));
+        }
     }
 
     /// What was is over.
     pub(crate) fn forget(&mut self, now: Duration) {
+        self.looked = now;
         for watched in &mut self.judges {
             watched.newest.clear();
             (watched.spoke, watched.has_spoken) = (now, false);
@@ -116,6 +124,7 @@ impl Watch {
 
     /// Looks at each judge; what is wrong, with words for it.
     pub(crate) fn look(&mut self, now: Duration) -> Result<Option<(GuardEvent, String)>, JudgeError> {
+        self.excuse_gap(now);
         self.look_at_judges(now)?;
         self.look_at_limits(now);
         let passed = self.limits.iter().find(|(_, since)| since.is_some_and(|since| now.saturating_sub(since) >= HOLD));

@@ -62,7 +62,7 @@ pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
         }
         TrialAnswer::Stay { within: Some(within) } => {
             said.push(format!(
-                "Stay with {base}: no other mode differs from it in {figure} by more than {:.0} % for the better.",
+                "Stay with {base}: no other mode is better in {figure} by {:.0} % or more.",
                 within * 100.0
             ));
             said.push(how_sure(decision));
