@@ -196,6 +196,12 @@ impl<'a> Course<'a> {
     fn half(&mut self) -> Result<Values, Broken> {
         self.begin()?;
         self.span(self.times.half())?;
+        // A judge that looks seldom has not looked yet: the half is longer then, until it is silent for too long.
+        let until = self.stage.now() + self.watch.patience();
+        while !self.watch.have_all_spoken() && self.stage.now() < until {
+            self.stage.pause(LOOK);
+            self.look()?;
+        }
         Ok(self.watch.values())
     }
 

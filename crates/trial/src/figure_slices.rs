@@ -85,7 +85,8 @@ impl FigureSlices {
     /// A candidate's figure, over all its blocks.
     pub(crate) fn estimate(&self, candidate: usize) -> Option<Estimate> {
         let found = self.slices.estimate(candidate, Self::METRIC)?;
-        let of = |whole: f64| whole / self.scale;
+        // What is 0 went in as 1.
+        let of = |whole: f64| if whole <= 1.0 { 0.0 } else { whole / self.scale };
         let interval = found.interval.map(|it| Interval { low: of(it.low), high: of(it.high) });
         Some(self.seen(Estimate { value: of(found.value), interval }))
     }
@@ -107,6 +108,18 @@ impl FigureSlices {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_shown_as_nothing() {
+        let figure = JudgedFigure { name: "lost".to_owned(), unit: crate::judge::Unit::PerSecond, better: Better::Less };
+        let values: Vec<(usize, u32, f64)> = (0..8).flat_map(|round| [(0, round, 0.0), (1, round, 5.0)]).collect();
+        let slices = FigureSlices::new(&figure, 2, Settings::DEFAULT, &values);
+        assert_eq!(slices.estimate(0).map(|found| found.value), Some(0.0));
+        assert!(slices.estimate(1).is_some_and(|found| (found.value / 5.0 - 1.0).abs() < 0.01));
+        let none: Vec<(usize, u32, f64)> = values.iter().map(|(one, round, _)| (*one, *round, 0.0)).collect();
+        let slices = FigureSlices::new(&figure, 2, Settings::DEFAULT, &none);
+        assert_eq!((slices.estimate(0).map(|it| it.value), slices.ratio(0, 1).map(|it| it.value)), (Some(0.0), Some(1.0)));
+    }
 
     #[test]
     fn levelling_keeps_ratios_within_a_round_and_takes_away_what_differs_between_rounds() {

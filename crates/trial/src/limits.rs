@@ -92,6 +92,16 @@ impl Watch {
         })
     }
 
+    /// Whether each judge has said something since the last [`begin`](Self::begin).
+    pub(crate) fn have_all_spoken(&self) -> bool {
+        self.judges.iter().all(|watched| !watched.values.is_empty())
+    }
+
+    /// The longest that a judge may be silent.
+    pub(crate) fn patience(&self) -> Duration {
+        self.judges.iter().map(|watched| watched.judge.patience()).max().unwrap_or_default()
+    }
+
     /// Time in which nobody looked, as while a candidate is applied, is no silence.
     fn excuse_gap(&mut self, now: Duration) {
         let gap = now.saturating_sub(std::mem::replace(&mut self.looked, now));

@@ -68,7 +68,7 @@ pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
             said.push(how_sure(decision));
         }
         TrialAnswer::Stay { within: None } => {
-            said.push(format!("Stay with {base}: each other mode is worse, beyond its bound, or was taken back."));
+            said.push(format!("Stay with {base}: {}.", against(result).join("; ")));
             said.push(how_sure(decision));
         }
         TrialAnswer::Undecided { better, more_rounds } => {
@@ -89,7 +89,27 @@ fn rounds(decision: &Decision) -> u32 {
     u32::try_from(decision.rounds).unwrap_or(u32::MAX)
 }
 
+/// What speaks against each mode but the reference.
+fn against(result: &TrialResult<'_>) -> Vec<String> {
+    let TrialResult { plan, decision, outcome, .. } = result;
+    let why = |candidate: usize| {
+        let name = &plan.modes[candidate];
+        let beyond = (0..plan.figures.len()).find(|figure| {
+            decision.standing(candidate, *figure).is_some_and(|standing| standing.bound == Some(Holds::No))
+        });
+        match beyond {
+            _ if outcome.out.contains(&candidate) => format!("{name} was taken back, and is not judged"),
+            Some(figure) => format!("{name} is beyond its bound: {}", gain(result, candidate, figure)),
+            None => format!("of {name} {}", gain(result, candidate, 0)),
+        }
+    };
+    (0..plan.modes.len()).filter(|candidate| *candidate != REFERENCE).map(why).collect()
+}
+
 fn how_sure(decision: &Decision) -> String {
+    if decision.pairs.is_empty() {
+        return String::new();
+    }
     let pairs = u32::try_from(decision.pairs.len()).unwrap_or(u32::MAX);
     format!(
         "Sure at 95 %, over {}, {} of modes and all looks together.",
@@ -229,30 +249,33 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
     page.finish()
 }
 
-/// A table of modes and figures, as lines.
+/// A table of figures and modes, as lines.
 fn rows(plan: &Plan, decision: &Decision) -> Vec<String> {
-    let head = std::iter::once("mode".to_owned()).chain(plan.figures.iter().map(|figure| figure.name.clone()));
+    let head = std::iter::once(String::new()).chain(plan.modes.iter().cloned());
     let mut cells: Vec<Vec<String>> = vec![head.collect()];
-    for (candidate, mode) in plan.modes.iter().enumerate() {
-        let own = (0..plan.figures.len()).map(|figure| cell(&plan.figures[figure], decision.standing(candidate, figure)));
-        cells.push(std::iter::once(mode.to_string()).chain(own).collect());
+    for (at, figure) in plan.figures.iter().enumerate() {
+        let own = (0..plan.modes.len()).map(|candidate| cell(figure, decision.standing(candidate, at)));
+        cells.push(std::iter::once(figure.name.clone()).chain(own).collect());
     }
-    let columns = cells.first().map_or(0, Vec::len);
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths: Vec<usize> = (0..=plan.modes.len()).map(width).collect();
     let line = |row: &Vec<String>| {
-        let padded = row.iter().enumerate().map(|(column, cell)| format!("{cell:<width$}", width = widths[column]));
+        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         shown(format!("  {}", padded.collect::<Vec<_>>().join("   ")).trim_end())
     };
     cells.iter().map(line).collect()
 }
 
-/// `123 us [118, 130]`, and what it is against base.
+/// `123 us -12 % [-15, -9]`: what it is, and against base.
 fn cell(figure: &JudgedFigure, standing: Option<&Standing>) -> String {
     let Some(value) = standing.and_then(|one| one.value) else { return "-".to_owned() };
     let own = figure.unit.show(value.value);
     let ratio = standing.and_then(|one| one.ratio).map(|ratio| {
-        let of = |ratio: f64| format!("{:+.0}", (ratio - 1.0) * 100.0);
+        // Nothing has no sign.
+        let of = |ratio: f64| match ((ratio - 1.0) * 100.0).round() {
+            0.0 => "0".to_owned(),
+            percent => format!("{percent:+.0}"),
+        };
         let interval = ratio.interval.map(|it| format!(" [{}, {}]", of(it.low), of(it.high))).unwrap_or_default();
         format!(" {} %{interval}", of(ratio.value))
     });
