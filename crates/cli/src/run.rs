@@ -180,7 +180,8 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     let roots = attached.as_ref().map_or(Roots::Children, |attached| attached.target.roots.clone());
     let (mode, device) = (args.mode.to_string(), changes.device.clone());
     let (tells, harmed) = std::sync::mpsc::channel();
-    let subject = Subject { mode, plan: args.mode.plan(), device, roots: roots.clone(), harmed: tells, is_quiet: false };
+    let subject =
+        Subject { mode, plan: args.mode.plan(), device, roots: roots.clone(), harmed: tells, is_quiet: false };
     let instances = Instances::new(args.mode.plan(), changes.device.clone(), args.queues.clone(), lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots, harmed);
     // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::guard::{EndedBy, GuardEvent, Guard, Loss, GuardOrder};
+use crate::guard::{EndedBy, Guard, GuardEvent, GuardOrder, Loss};
 use crate::judge::Judge;
 use crate::limits::{Limit, Watch};
 use crate::record::{Measured, Values};
@@ -148,7 +148,11 @@ impl<'a> Course<'a> {
 
     /// Goes through the blocks. After each round `is_decided` is asked, with how many rounds there were, what was measured and which candidates
     /// are out.
-    pub fn run(mut self, blocks: &[Block], mut is_decided: impl FnMut(u32, &[Measured], &[usize]) -> bool) -> CourseOutcome {
+    pub fn run(
+        mut self,
+        blocks: &[Block],
+        mut is_decided: impl FnMut(u32, &[Measured], &[usize]) -> bool,
+    ) -> CourseOutcome {
         for (at, block) in blocks.iter().enumerate() {
             let broken = self.block(*block);
             let is_over = match broken {

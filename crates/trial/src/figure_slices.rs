@@ -31,7 +31,10 @@ pub(crate) fn levelled(values: &InRounds) -> Vec<(usize, u32, f64)> {
         (all[(all.len() - 1) / 2] * all[all.len() / 2]).sqrt()
     };
     let middles: BTreeMap<u32, f64> = rounds.into_iter().map(|(round, mut all)| (round, middle(&mut all))).collect();
-    values.iter().map(|(candidate, round, value)| (*candidate, *round, value / middles.get(round).unwrap_or(&1.0))).collect()
+    values
+        .iter()
+        .map(|(candidate, round, value)| (*candidate, *round, value / middles.get(round).unwrap_or(&1.0)))
+        .collect()
 }
 
 /// The values of one figure.
@@ -111,14 +114,18 @@ mod tests {
 
     #[test]
     fn nothing_is_shown_as_nothing() {
-        let figure = JudgedFigure { name: "lost".to_owned(), unit: crate::judge::Unit::PerSecond, better: Better::Less };
+        let figure =
+            JudgedFigure { name: "lost".to_owned(), unit: crate::judge::Unit::PerSecond, better: Better::Less };
         let values: Vec<(usize, u32, f64)> = (0..8).flat_map(|round| [(0, round, 0.0), (1, round, 5.0)]).collect();
         let slices = FigureSlices::new(&figure, 2, Settings::DEFAULT, &values);
         assert_eq!(slices.estimate(0).map(|found| found.value), Some(0.0));
         assert!(slices.estimate(1).is_some_and(|found| (found.value / 5.0 - 1.0).abs() < 0.01));
         let none: Vec<(usize, u32, f64)> = values.iter().map(|(one, round, _)| (*one, *round, 0.0)).collect();
         let slices = FigureSlices::new(&figure, 2, Settings::DEFAULT, &none);
-        assert_eq!((slices.estimate(0).map(|it| it.value), slices.ratio(0, 1).map(|it| it.value)), (Some(0.0), Some(1.0)));
+        assert_eq!(
+            (slices.estimate(0).map(|it| it.value), slices.ratio(0, 1).map(|it| it.value)),
+            (Some(0.0), Some(1.0))
+        );
     }
 
     #[test]

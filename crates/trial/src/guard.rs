@@ -135,11 +135,17 @@ impl Guard {
         match (self.state, event) {
             (GuardState::Over, GuardEvent::Turn(_)) => GuardOrder::Skip,
             (GuardState::Over, _) => GuardOrder::Nothing,
-            (GuardState::Home | GuardState::Away(_) | GuardState::Waiting, GuardEvent::Lost(loss)) => self.end(EndedBy::Lost(loss)),
+            (GuardState::Home | GuardState::Away(_) | GuardState::Waiting, GuardEvent::Lost(loss)) => {
+                self.end(EndedBy::Lost(loss))
+            }
             (GuardState::Home | GuardState::Away(_), GuardEvent::Turn(candidate)) => self.turn(candidate),
             (GuardState::Waiting, GuardEvent::Turn(_)) => GuardOrder::Skip,
-            (GuardState::Away(candidate), GuardEvent::Refused) if candidate == self.reference => self.end(EndedBy::Reference),
-            (GuardState::Away(candidate), GuardEvent::Refused | GuardEvent::Passed | GuardEvent::Silent) => self.back(candidate),
+            (GuardState::Away(candidate), GuardEvent::Refused) if candidate == self.reference => {
+                self.end(EndedBy::Reference)
+            }
+            (GuardState::Away(candidate), GuardEvent::Refused | GuardEvent::Passed | GuardEvent::Silent) => {
+                self.back(candidate)
+            }
             (GuardState::Waiting, GuardEvent::Well) => {
                 self.state = GuardState::Home;
                 GuardOrder::Nothing
@@ -225,10 +231,21 @@ mod tests {
         let events = [Turn(2), Refused, Passed, Silent, Well, Unwell, Lost(Loss::Program)];
         let rows = [
             (Guard::new(3, 0), [GuardOrder::Apply(2), nothing, nothing, nothing, nothing, nothing, gone]),
-            (away(1), [GuardOrder::Apply(2), GuardOrder::Back, GuardOrder::Back, GuardOrder::Back, nothing, nothing, gone]),
+            (
+                away(1),
+                [GuardOrder::Apply(2), GuardOrder::Back, GuardOrder::Back, GuardOrder::Back, nothing, nothing, gone],
+            ),
             (
                 away(0),
-                [GuardOrder::Apply(2), GuardOrder::End(EndedBy::Reference), GuardOrder::Back, GuardOrder::Back, nothing, nothing, gone],
+                [
+                    GuardOrder::Apply(2),
+                    GuardOrder::End(EndedBy::Reference),
+                    GuardOrder::Back,
+                    GuardOrder::Back,
+                    nothing,
+                    nothing,
+                    gone,
+                ],
             ),
             (waiting(), [GuardOrder::Skip, nothing, nothing, nothing, nothing, GuardOrder::End(EndedBy::Unwell), gone]),
             (over, [GuardOrder::Skip, nothing, nothing, nothing, nothing, nothing, nothing]),
@@ -241,7 +258,11 @@ mod tests {
         }
         let mut guard = waiting();
         assert_eq!((guard.on(Well), guard.state()), (nothing, GuardState::Home));
-        assert_eq!((guard.on(Turn(1)), guard.on(Turn(2))), (GuardOrder::Skip, GuardOrder::Apply(2)), "1 was taken back");
+        assert_eq!(
+            (guard.on(Turn(1)), guard.on(Turn(2))),
+            (GuardOrder::Skip, GuardOrder::Apply(2)),
+            "1 was taken back"
+        );
         assert_eq!(guard.on(Passed), GuardOrder::End(EndedBy::Alone), "the reference is left");
     }
 
@@ -256,7 +277,8 @@ mod tests {
     }
 
     fn walk(first: Guard, candidates: usize, reference: usize) {
-        let mut events = vec![GuardEvent::Refused, GuardEvent::Passed, GuardEvent::Silent, GuardEvent::Well, GuardEvent::Unwell];
+        let mut events =
+            vec![GuardEvent::Refused, GuardEvent::Passed, GuardEvent::Silent, GuardEvent::Well, GuardEvent::Unwell];
         events.extend(LOSSES.map(GuardEvent::Lost));
         events.extend((0..candidates).map(GuardEvent::Turn));
         let (mut seen, mut open) = (HashSet::from([first]), vec![first]);

@@ -21,10 +21,10 @@ mod plan;
 mod record;
 pub mod units;
 
-pub use course::{Course, Note, CourseOutcome, Stage, Trip, Trouble};
-pub use decide::{TrialAnswer, Carried, Decision, Holds, Question, Standing, Versus, Within};
-pub use guard::{CANDIDATES_MAX, EndedBy, GuardEvent, Guard, Loss, GuardOrder, GuardState};
-pub use judge::{Better, JudgedFigure, Judge, JudgeError, Look, Reading, Unit};
+pub use course::{Course, CourseOutcome, Note, Stage, Trip, Trouble};
+pub use decide::{Carried, Decision, Holds, Question, Standing, TrialAnswer, Versus, Within};
+pub use guard::{CANDIDATES_MAX, EndedBy, Guard, GuardEvent, GuardOrder, GuardState, Loss};
+pub use judge::{Better, Judge, JudgeError, JudgedFigure, Look, Reading, Unit};
 pub use limits::{Limit, LimitSide, figures_of};
 pub use napier_verdict::{Estimate, Interval, Verdict};
 pub use plan::{Block, BlockTimes, BlockTimesError, blocks, looks, looks_counted, rounds_needed};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::guard::GuardEvent;
-use crate::judge::{JudgedFigure, Judge, JudgeError, Look};
+use crate::judge::{Judge, JudgeError, JudgedFigure, Look};
 use crate::record::Values;
 
-/// How long a figure has to be beyond its limit: one odd look is none.
-const HOLD: Duration = Duration::from_millis(200);
+/// How long a figure has to be beyond its limit: judges tell the newest quarter of a second or so already.
+const HOLD: Duration = Duration::from_millis(50);
 /// Between two looks that come in time. A machine that does not let this one look in time does not let judges speak in time either.
 const GAP_MAX: Duration = Duration::from_millis(200);
 

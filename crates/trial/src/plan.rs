@@ -175,7 +175,8 @@ mod tests {
         }
         // A third of the rounds each; six standard deviations are 40.
         assert!(first.iter().all(|times| (27..=107).contains(times)), "{first:?}");
-        let beside = follows.iter().enumerate().flat_map(|(a, row)| row.iter().enumerate().map(move |(b, n)| (a == b, *n)));
+        let beside =
+            follows.iter().enumerate().flat_map(|(a, row)| row.iter().enumerate().map(move |(b, n)| (a == b, *n)));
         assert!(beside.clone().all(|(same, n)| if same { n > 5 } else { n > 55 }), "{follows:?}");
         assert_eq!(all, blocks(3, 200, 7), "the same seed");
         assert_ne!(all, blocks(3, 200, 8));

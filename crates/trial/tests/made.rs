@@ -129,7 +129,9 @@ fn a_fault_is_answered_within_a_second() {
         longest = longest.max(took);
         assert!(took <= Duration::from_secs(1), "{kind:?} under {in_force:?}: {took:?}");
         match kind.ends() {
-            Some(loss) => assert_eq!(outcome.ended.as_ref().map(|(why, _)| *why), Some(EndedBy::Lost(loss)), "{kind:?}"),
+            Some(loss) => {
+                assert_eq!(outcome.ended.as_ref().map(|(why, _)| *why), Some(EndedBy::Lost(loss)), "{kind:?}")
+            }
             None if in_force == Some(0) => assert!(outcome.out.is_empty(), "{kind:?}: the reference is never out"),
             None => {
                 let out = in_force.expect("a fault of a candidate");

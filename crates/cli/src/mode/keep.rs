@@ -256,7 +256,8 @@ impl<'a> Hold<'a> {
     fn found(&self, roots: Roots) -> HeldProgram {
         let (tells, harmed) = channel();
         let (mode, plan, device) = (self.mode.to_string(), self.mode.plan(), self.device.clone());
-        let watching = Watching::begin(Subject { mode, plan, device, roots: roots.clone(), harmed: tells, is_quiet: false });
+        let watching =
+            Watching::begin(Subject { mode, plan, device, roots: roots.clone(), harmed: tells, is_quiet: false });
         let watcher = Watcher::new(self.settings.clone(), roots, Instant::now());
         HeldProgram { watcher, watching, harmed }
     }

@@ -249,7 +249,8 @@ fn look(row: &mut ModeRow) {
         return;
     };
     let (tells, _harmed) = channel();
-    let subject = Subject { mode: row.mode.clone(), plan: kept.mode.plan(), device, roots, harmed: tells, is_quiet: false };
+    let subject =
+        Subject { mode: row.mode.clone(), plan: kept.mode.plan(), device, roots, harmed: tells, is_quiet: false };
     let Some(Observation { acts, packets, lines, .. }) = look_once(&subject, LOOK) else { return };
     let packets = packets.unwrap_or(0);
     if packets < PACKETS_MIN {

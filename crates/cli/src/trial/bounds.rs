@@ -7,7 +7,8 @@ use crate::{Usage, units};
 
 /// A figure against base.
 pub(super) fn bound(text: &str, figures: &[JudgedFigure]) -> Result<Within, Usage> {
-    let example = "give one such as 'cpu<+10%': its figure must not become worse than under base by more than that share";
+    let example =
+        "give one such as 'cpu<+10%': its figure must not become worse than under base by more than that share";
     let (figure, side, value) = parts(text, figures, example)?;
     let share = match (side, figures[figure].better, value.split_at_checked(1)) {
         ('<', Better::Less, Some(("+", share))) | ('>', Better::More, Some(("-", share))) => units::percent(share).ok(),
@@ -96,6 +97,8 @@ mod tests {
         assert!(said("cpu<10%").contains("'cpu<+10%'") && said("qps<+10%").contains("'qps>-10%'"));
         assert!(said("cpu").contains("no < or >") && said("p50<+1%").contains("there are p99, cpu, qps"));
         let said = |text: &str| limit(text, &all).expect_err(text).to_string();
-        assert!(said("p99<fast").contains("2 (s)") && said("qps>many").contains("50k") && said("p99=1").contains("2ms"));
+        assert!(
+            said("p99<fast").contains("2 (s)") && said("qps>many").contains("50k") && said("p99=1").contains("2ms")
+        );
     }
 }

@@ -26,7 +26,8 @@ pub(super) fn document(result: &TrialResult<'_>) -> Value {
             "mode": trip.candidate.map(name), "why": trip.why, "at_s": seconds(trip.at), "back_ms": trip.took.as_secs_f64() * 1e3,
         })
     });
-    let carried = decision.carried.iter().map(|one| json!({ "mode": name(one.candidate), "ratio": estimate(one.ratio) }));
+    let carried =
+        decision.carried.iter().map(|one| json!({ "mode": name(one.candidate), "ratio": estimate(one.ratio) }));
     let mut whole = head(plan, result.dev, result.program);
     let more_s = more.map(|rounds| (plan.times.block * plan.modes.len() as u32 * rounds).as_secs_f64());
     for (key, value) in [
@@ -74,7 +75,8 @@ fn head(plan: &Plan, dev: &str, program: &str) -> Map<String, Value> {
         };
         json!({ "name": figure.name, "unit": unit, "more_is_better": figure.better == napier_trial::Better::More })
     });
-    let bounds = plan.bounds.iter().map(|bound| json!({ "figure": plan.figures[bound.figure].name, "share": bound.share }));
+    let bounds =
+        plan.bounds.iter().map(|bound| json!({ "figure": plan.figures[bound.figure].name, "share": bound.share }));
     let value = json!({
         "dev": dev, "program": program, "reference": plan.modes[REFERENCE].to_string(), "block_s": seconds(plan.times.block),
         "settle_s": seconds(plan.times.settle), "rounds": plan.rounds, "seed": plan.seed, "figures": figures.collect::<Vec<_>>(),

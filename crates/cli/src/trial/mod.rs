@@ -228,7 +228,9 @@ fn modes(list: &str) -> anyhow::Result<Vec<Subject>> {
         ));
     }
     if all.len() < 2 {
-        return refused("base alone has nothing to be held against: give --modes such as base,defer20,suspend20".to_owned());
+        return refused(
+            "base alone has nothing to be held against: give --modes such as base,defer20,suspend20".to_owned(),
+        );
     }
     if all.len() > CANDIDATES_MAX {
         return refused(format!("{} modes are too many to decide between: give {CANDIDATES_MAX} at most", all.len()));
@@ -242,7 +244,9 @@ fn judges(args: &TrialArgs, turns: &Turns) -> anyhow::Result<Vec<Box<dyn Judge>>
     let usage = |error: napier_trial::JudgeError| Usage(error.into());
     let mut judges = match args.judge.as_slice() {
         [] => judge::usual(&service).map_err(usage)?,
-        given => given.iter().map(|given| judge::named(given, &service)).collect::<Result<Vec<_>, _>>().map_err(usage)?,
+        given => {
+            given.iter().map(|given| judge::named(given, &service)).collect::<Result<Vec<_>, _>>().map_err(usage)?
+        }
     };
     if !figures_of(&judges).iter().any(|figure| figure.name == CPU) {
         judges.push(judge::named(CPU, &service).map_err(usage)?);
@@ -321,7 +325,9 @@ impl Plan {
         let mut told = |note: Note<'_>| match note {
             Note::Turn(block) => {
                 let mode = &self.modes[block.candidate];
-                doing.iter().for_each(|doing| doing.now(&format!("round {} of {}: {mode}", block.round + 1, self.rounds)));
+                doing
+                    .iter()
+                    .for_each(|doing| doing.now(&format!("round {} of {}: {mode}", block.round + 1, self.rounds)));
             }
             Note::Back(trip) => crate::say::say(&[said::trip(self, trip)]),
             Note::Well => crate::say::say(&["all is well again: it goes on".to_owned()]),

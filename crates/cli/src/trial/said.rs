@@ -2,7 +2,7 @@
 
 use napier_linux::change::shown;
 use napier_trial::{
-    Better, Block, Decision, EndedBy, Estimate, Holds, Interval, JudgedFigure, Standing, Trip, TrialAnswer, Verdict,
+    Better, Block, Decision, EndedBy, Estimate, Holds, Interval, JudgedFigure, Standing, TrialAnswer, Trip, Verdict,
 };
 
 use super::{Plan, REFERENCE, TrialResult};
@@ -141,7 +141,12 @@ fn more(plan: &Plan, more_rounds: Option<u32>) -> String {
     let candidates = u32::try_from(plan.modes.len()).unwrap_or(1);
     let seconds = (plan.times.block * candidates * rounds).as_secs_f64();
     let all = (plan.times.block * candidates * (plan.rounds + rounds)).as_secs_f64();
-    format!("About {} more would decide it: {} longer, such as --for {:.0}s.", plural(rounds, "round"), time(seconds), all)
+    format!(
+        "About {} more would decide it: {} longer, such as --for {:.0}s.",
+        plural(rounds, "round"),
+        time(seconds),
+        all
+    )
 }
 
 fn time(seconds: f64) -> String {
@@ -153,7 +158,10 @@ pub(super) fn gain(result: &TrialResult<'_>, candidate: usize, figure: usize) ->
     let plan = result.plan;
     let (name, base) = (&plan.figures[figure].name, &plan.modes[REFERENCE]);
     let ratio = result.decision.standing(candidate, figure).and_then(|one| one.ratio);
-    ratio.map_or_else(|| format!("{name} is not known"), |ratio| format!("{name} is {} than with {base}", differs(&ratio)))
+    ratio.map_or_else(
+        || format!("{name} is not known"),
+        |ratio| format!("{name} is {} than with {base}", differs(&ratio)),
+    )
 }
 
 /// `23 % lower (17 to 28 %)`.

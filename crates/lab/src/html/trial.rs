@@ -24,11 +24,14 @@ pub fn trial_page(value: &Value) -> String {
     let figures: Vec<Markup> = list(&value["figures"]).filter_map(|one| of_figure(value, one, &styles)).collect();
     if !figures.is_empty() {
         let entries: Vec<(SeriesStyle, String)> = styles.iter().map(|(name, style)| (*style, name.clone())).collect();
-        page.section("The blocks as they came", html! {
-            p.note { "Each mark is a block, at the time at which it began." }
-            (key(&entries))
-            @for figure in &figures { div.first { (figure) } }
-        });
+        page.section(
+            "The blocks as they came",
+            html! {
+                p.note { "Each mark is a block, at the time at which it began." }
+                (key(&entries))
+                @for figure in &figures { div.first { (figure) } }
+            },
+        );
     }
     page.section("Modes", modes(value));
     let notes = notes(value);
@@ -84,12 +87,7 @@ fn of_figure(value: &Value, one: &Value, styles: &[(String, SeriesStyle)]) -> Op
     Some(figure(caption, WIDE, |size| draw(size, &Said { title: &title, text: &says }, (name, unit), &points)))
 }
 
-fn draw(
-    size: Size,
-    said: &Said<'_>,
-    (name, unit): (&str, &str),
-    points: &[(SeriesStyle, f64, f64, String)],
-) -> Markup {
+fn draw(size: Size, said: &Said<'_>, (name, unit): (&str, &str), points: &[(SeriesStyle, f64, f64, String)]) -> Markup {
     let x = Scale::from_zero(points.iter().map(|point| point.1), 1.0, shown);
     let y = Scale::from_zero(points.iter().map(|point| point.2 * 1.05), f64::MIN_POSITIVE, shown);
     let margins = Margins { left: 62.0, right: 16.0, top: 26.0, bottom: 44.0 };
@@ -137,11 +135,18 @@ fn notes(value: &Value) -> Vec<String> {
     let mut notes: Vec<String> = list(&value["taken_back"])
         .map(|one| {
             let (at, back) = (one["at_s"].as_f64().unwrap_or(0.0), one["back_ms"].as_f64().unwrap_or(0.0));
-            format!("{} was taken back at {at:.1} s: {} (back {back:.0} ms later)", text(&one["mode"]), text(&one["why"]))
+            format!(
+                "{} was taken back at {at:.1} s: {} (back {back:.0} ms later)",
+                text(&one["mode"]),
+                text(&one["why"])
+            )
         })
         .collect();
     notes.extend(list(&value["carried"]).map(|one| {
-        format!("{}: the halves of its blocks differ, so what a turn begins with is not over in time", text(&one["mode"]))
+        format!(
+            "{}: the halves of its blocks differ, so what a turn begins with is not over in time",
+            text(&one["mode"])
+        )
     }));
     if let Some(ended) = value["ended"].as_object() {
         let of = |key: &str| ended.get(key).map(text).unwrap_or_default();
@@ -156,11 +161,17 @@ fn how(value: &Value) -> Vec<(String, String)> {
     let count = |key: &str| u32::try_from(value[key].as_array().map_or(0, Vec::len)).unwrap_or(u32::MAX);
     let (blocks, pairs) = (count("blocks"), count("pairs"));
     [
-        ("blocks", format!("{} of {} s, the first {} s of each left out", blocks, number("block_s"), number("settle_s"))),
+        (
+            "blocks",
+            format!("{} of {} s, the first {} s of each left out", blocks, number("block_s"), number("settle_s")),
+        ),
         ("rounds", format!("{} of at most {}", number("measured_rounds"), number("rounds"))),
         ("it took", format!("{} s", number("took_s"))),
         ("seed", number("seed")),
-        ("verdicts", format!("on {} of modes, all of them and all looks together sure at 95 %", counted(pairs, "pair"))),
+        (
+            "verdicts",
+            format!("on {} of modes, all of them and all looks together sure at 95 %", counted(pairs, "pair")),
+        ),
     ]
     .map(|(name, what)| (name.to_owned(), what))
     .to_vec()
@@ -175,9 +186,7 @@ mod tests {
     #[test]
     fn the_answer_stands_first_and_each_block_is_a_mark() {
         let estimate = |value: f64| json!({"value": value, "interval": [value * 0.9, value * 1.1]});
-        let mode = |name: &str, p99: f64| {
-            json!({"mode": name, "taken_back": name == "defer20", "figures": {"p99": {"value": estimate(p99), "ratio": estimate(0.8), "bound": null}}})
-        };
+        let mode = |name: &str, p99: f64| json!({"mode": name, "taken_back": name == "defer20", "figures": {"p99": {"value": estimate(p99), "ratio": estimate(0.8), "bound": null}}});
         let block = |at: f64, mode: &str| json!({"at_s": at, "round": 0, "mode": mode, "values": {"p99": 1e-4}});
         let value = json!({
             "program": "memcached <1>", "dev": "eth0", "answer": ["Take suspend20: it is better."], "keep": ["sudo napier mode keep"],
@@ -186,7 +195,9 @@ mod tests {
             "taken_back": [{"mode": "defer20", "why": "p99 is 3 ms", "at_s": 5.0, "back_ms": 12.0}],
         });
         let page = trial_page(&value);
-        for said in ["Take suspend20", "memcached &lt;1&gt;", "-20 % [-28, -12]", "defer20 (taken back)", "back 12 ms later"] {
+        for said in
+            ["Take suspend20", "memcached &lt;1&gt;", "-20 % [-28, -12]", "defer20 (taken back)", "back 12 ms later"]
+        {
             assert!(page.contains(said), "{said}: {page}");
         }
         // The figure is there twice, for two widths of the window.

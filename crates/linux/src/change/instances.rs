@@ -3,8 +3,8 @@
 use napier_core::control::{NapiInfo, QueryError};
 
 use crate::error::KernelError;
-use crate::setting::{DeviceRef, KeyError};
 use crate::netdev;
+use crate::setting::{DeviceRef, KeyError};
 
 /// The instances of an interface, the oldest first.
 pub(super) fn instances(device: &DeviceRef) -> Result<Vec<NapiInfo>, KeyError> {

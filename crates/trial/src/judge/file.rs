@@ -21,14 +21,16 @@ use super::beside::{Beside, Going, Source};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 use crate::units::{self, Bare};
 
-const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(150);
 /// Bytes of a look.
 const READ_MAX: usize = 4 << 20;
 /// Bytes of a line; one that is longer is passed over.
 const LINE_MAX: usize = 1 << 20;
 /// A program that writes seldom is not silent: this is how seldom it may, before it is known how often it does.
 const GAP_FIRST: Duration = Duration::from_secs(10);
-const GAP_MIN: Duration = Duration::from_millis(400);
+const GAP_MIN: Duration = Duration::from_millis(250);
+/// What looks are late by on a busy machine.
+const LATE: Duration = Duration::from_millis(100);
 /// Values are kept as multiples of a billionth.
 const SCALE: f64 = 1e9;
 
@@ -229,7 +231,7 @@ impl Source for Lines {
         let now = Instant::now();
         let since = self.last.replace(now).unwrap_or(self.begun);
         // It follows a program that writes more seldom at once, and one that writes more often slowly.
-        self.gap = (now - since).max(self.gap.mul_f64(0.9)).max(GAP_MIN);
+        self.gap = (now - since).max(self.gap.mul_f64(0.8)).max(GAP_MIN);
         self.all.join(&newest);
         Ok(Some(Reading { values: self.all.values(now - self.begun), newest: newest.values(now - since) }))
     }
@@ -239,7 +241,7 @@ impl Source for Lines {
     }
 
     fn patience(&self) -> Duration {
-        self.gap * 3
+        self.gap * 2 + LATE
     }
 }
 

@@ -124,8 +124,7 @@ impl Made {
         let times = BlockTimes::new(Duration::from_secs(TIMES.1), Duration::from_secs(TIMES.0), None);
         let mut stage = MadeStage(world.clone());
         let mut told = |_: napier_trial::Note<'_>| {};
-        let course =
-            Course::new(&mut stage, vec![Box::new(judge)], limits, (self.effects.len(), 0), times, &mut told);
+        let course = Course::new(&mut stage, vec![Box::new(judge)], limits, (self.effects.len(), 0), times, &mut told);
         let outcome = run(course);
         drop(stage);
         let world = Arc::into_inner(world).expect("the judge went with the course").into_inner().expect("no panic");
