@@ -368,7 +368,7 @@ fn library(args: &RunArgs) -> anyhow::Result<PathBuf> {
         PreloadError::NotLoadable { .. } => {
             anyhow!("{mode} needs a library in the program: {error}: take another mode, such as suspend20")
         }
-        PreloadError::NoPlace(_) | PreloadError::Path(_) => {
+        PreloadError::NotBuilt | PreloadError::NoPlace(_) | PreloadError::Path(_) => {
             anyhow!("{mode} needs a library in the program: {error}; say where one is (--preload FILE)")
         }
     })

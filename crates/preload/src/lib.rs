@@ -11,5 +11,5 @@ pub mod marks;
 #[path = "../library/lib.rs"]
 mod library;
 
-/// The shared object.
+/// The shared object. It is empty in a build for musl where nothing could be compiled for the GNU C library.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnapier_modes.so"));

@@ -60,19 +60,19 @@ pub fn change_socket() -> io::Result<OwnedFd> {
 ///
 /// `ENODEV` if there is none.
 pub fn netdev(socket: &OwnedFd, name: &str) -> io::Result<Netdev> {
-    let flags = ask(socket, name, libc::SIOCGIFFLAGS, |request| {
+    let flags = ask(socket, name, libc::SIOCGIFFLAGS as libc::Ioctl, |request| {
         // SAFETY: the kernel has filled this member in.
         unsafe { request.ifr_ifru.ifru_flags }
     })?;
-    let mtu = ask(socket, name, libc::SIOCGIFMTU, |request| {
+    let mtu = ask(socket, name, libc::SIOCGIFMTU as libc::Ioctl, |request| {
         // SAFETY: as above.
         unsafe { request.ifr_ifru.ifru_mtu }
     })?;
-    let ifindex = ask(socket, name, libc::SIOCGIFINDEX, |request| {
+    let ifindex = ask(socket, name, libc::SIOCGIFINDEX as libc::Ioctl, |request| {
         // SAFETY: as above.
         unsafe { request.ifr_ifru.ifru_ifindex }
     })?;
-    let address = ask(socket, name, libc::SIOCGIFHWADDR, |request| {
+    let address = ask(socket, name, libc::SIOCGIFHWADDR as libc::Ioctl, |request| {
         // SAFETY: as above.
         unsafe { request.ifr_ifru.ifru_hwaddr.sa_data }
     })?;
@@ -108,7 +108,7 @@ fn carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let mut about = request(name)?;
     about.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: the request fills in `value`, which has the size of its structure and lives through the call.
-    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut about) };
     // A driver that does not say has no link to lose.
     Ok(failed < 0 || value.data != 0)
 }
@@ -126,7 +126,7 @@ pub fn driver(socket: &OwnedFd, name: &str) -> Option<String> {
     let mut about = request(name).ok()?;
     about.ifr_ifru.ifru_data = (&raw mut info).cast();
     // SAFETY: the request fills in `info`, which has the size of its structure and lives through the call.
-    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut about) };
     let end = info.driver.iter().position(|&byte| byte == 0)?;
     (failed == 0).then(|| String::from_utf8_lossy(&info.driver[..end]).into_owned())
 }
@@ -157,7 +157,7 @@ pub fn channels(socket: &OwnedFd, name: &str) -> Option<Channels> {
     let mut about = request(name).ok()?;
     about.ifr_ifru.ifru_data = (&raw mut answer).cast();
     // SAFETY: the request fills in `answer`, which has the size of its structure and lives through the call.
-    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut about) };
+    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut about) };
     let ChannelsAnswer { receive, combined, .. } = answer;
     (failed == 0 && receive + combined > 0).then_some(Channels { receive, combined })
 }

@@ -131,9 +131,9 @@ pub fn least_urgent() {
 
 /// `tid` 0 is the calling thread.
 fn set_class(tid: libc::pid_t, class: libc::c_int, priority: i32) -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: priority };
-    // SAFETY: a number that names no thread is refused, and `param` lives through the call.
-    let failed = unsafe { libc::sched_setscheduler(tid, class, &raw const param) };
+    // The kernel's own call: musl has none, and its structure is larger. Source: `include/uapi/linux/sched/types.h struct sched_param`.
+    // SAFETY: a number that names no thread is refused, and `priority`, all that is read, lives through the call.
+    let failed = unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, class, &raw const priority) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -4,8 +4,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use napier_preload::LIBRARY;
 
 use super::library::{first_place, library};
 
@@ -26,6 +29,9 @@ pub enum PreloadError {
         /// Setuid, linked statically, or of another C library.
         is: &'static str,
     },
+    /// This command was built for musl where there was nothing to compile the library for the GNU C library.
+    #[error("this command was built without it, on a machine that has no GNU C library to build it for")]
+    NotBuilt,
     /// There is no place for the library's file.
     #[error("the library cannot be written anywhere: {0}")]
     NoPlace(String),
@@ -60,7 +66,7 @@ fn preload(
     if let Some(is) = is {
         return Err(PreloadError::NotLoadable { file, is });
     }
-    let Some(given) = given else { return own() };
+    let Some(given) = given else { return if LIBRARY.is_empty() { Err(PreloadError::NotBuilt) } else { own() } };
     let path = given.canonicalize().map_err(|error| PreloadError::NoPlace(format!("{}: {error}", given.display())))?;
     let is_taken = !path.to_string_lossy().contains([' ', ':']);
     if is_taken { Ok(path) } else { Err(PreloadError::Path(path)) }
@@ -119,7 +125,7 @@ fn unloadable(path: &Path) -> Option<&'static str> {
 }
 
 /// The same of an ELF file: it has to be of this machine, with a header `PT_INTERP` that names the loader of the C library that this
-/// library is linked with.
+/// library is linked with, of a version that has what the library needs.
 fn unloadable_object(file: &File, head: &[u8]) -> Option<&'static str> {
     const PT_INTERP: u32 = 3;
     #[cfg(target_arch = "x86_64")]
@@ -142,8 +148,22 @@ fn unloadable_object(file: &File, head: &[u8]) -> Option<&'static str> {
     });
     let Some((at, len)) = interpreter else { return Some("linked statically") };
     let mut loader = vec![0; usize::try_from(len).unwrap_or(0).min(256)];
-    let is_musl = file.read_exact_at(&mut loader, at).is_ok() && loader.windows(4).any(|part| part == b"musl");
-    is_musl.then_some("linked with musl and not with the GNU C library")
+    file.read_exact_at(&mut loader, at).ok()?;
+    if has(&loader, b"musl") {
+        return Some("linked with musl and not with the GNU C library");
+    }
+    let loader = OsStr::from_bytes(loader.split(|byte| *byte == 0).next().unwrap_or_default());
+    // One that is not there starts no program either.
+    let is_old = std::fs::read(loader).is_ok_and(|loader| !has(&loader, NEEDED));
+    is_old.then_some("linked with a GNU C library before 2.34")
+}
+
+/// What the library needs of the C library, as a loader of it says of itself. It would end a program that it cannot give that. Source:
+/// glibc `elf/Versions`, `__rtld_version_placeholder`.
+const NEEDED: &[u8] = b"GLIBC_2.34\0";
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|found| found == part)
 }
 
 #[cfg(test)]
@@ -153,7 +173,7 @@ mod tests {
     #[test]
     fn programs_are_told_from_what_is_none() {
         let shell = find_program(OsStr::new("sh")).expect("there is a shell");
-        assert_eq!((unloadable(&std::env::current_exe().expect("it runs")), unloadable(&shell)), (None, None));
+        assert_eq!(unloadable(&shell), None);
         assert!(unloadable(Path::new("/proc/self/status")).is_some() && !is_setuid(&shell));
         let none = preload_for(OsStr::new("no-such-program-here"), None);
         assert!(matches!(none, Err(PreloadError::NoProgram(_))));
@@ -161,5 +181,35 @@ mod tests {
         assert!(matches!(text, Err(PreloadError::NotLoadable { is: "linked statically", .. })));
         let path = preload_for(OsStr::new("sh"), Some(Path::new("/no/such/file")));
         assert!(matches!(path, Err(PreloadError::NoPlace(_))));
+    }
+
+    /// A shell that names another loader.
+    fn shell_with(loader: &str, folder: &Path) -> Option<&'static str> {
+        let mut shell = std::fs::read(find_program(OsStr::new("sh")).expect("there is a shell")).expect("readable");
+        let at = shell.windows(7).position(|part| part == b"/lib64/" || part == b"/lib/ld").expect("a loader");
+        let end = at + shell[at..].iter().position(|byte| *byte == 0).expect("an end");
+        shell[at..end].fill(0);
+        shell[at..at + loader.len()].copy_from_slice(loader.as_bytes());
+        let file = folder.join("shell");
+        std::fs::write(&file, shell).expect("written");
+        unloadable(&file)
+    }
+
+    #[test]
+    fn programs_of_other_c_libraries_are_told() {
+        let folder = napier_testkit::Folder::new("other_c_libraries");
+        let musl = shell_with("/lib/ld-musl-x86_64.so.1", &folder);
+        assert_eq!(musl, Some("linked with musl and not with the GNU C library"));
+        // A file that is not one stands for a loader of before.
+        assert_eq!(shell_with("/etc/passwd", &folder), Some("linked with a GNU C library before 2.34"));
+        assert_eq!(shell_with("/no/such/loader", &folder), None);
+    }
+
+    #[test]
+    fn the_library_needs_no_later_c_library_than_is_asked_for() {
+        let versions = LIBRARY.split(|byte| *byte == 0).filter_map(|text| text.strip_prefix(b"GLIBC_2."));
+        let minor = |text: &[u8]| std::str::from_utf8(text).ok()?.split('.').next()?.parse::<u32>().ok();
+        let latest = versions.filter_map(minor).max().expect("it is linked with it");
+        assert!(latest <= 34 && NEEDED == b"GLIBC_2.34\0", "2.{latest}");
     }
 }

@@ -150,7 +150,7 @@ fn keep_only(fds: [i32; 2]) -> io::Result<[OwnedFd; 2]> {
         }
     }
     // SAFETY: as above; nothing in this process uses one of them any more.
-    unsafe { libc::close_range(2, libc::c_uint::MAX, 0) };
+    unsafe { libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0) };
     // SAFETY: they are open, and no other value has them.
     let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
     Ok([own(0), own(1)])

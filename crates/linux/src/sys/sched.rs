@@ -71,17 +71,11 @@ impl Class {
 
 /// Gives a thread a class. The niceness stays.
 pub(crate) fn set(thread: Pid, class: Class, priority: u32) -> io::Result<()> {
-    // Some C libraries have more in it.
-    let mut param = zeroed_param();
-    param.sched_priority = priority.cast_signed();
-    // SAFETY: `param` lives through the call, which only reads it; the thread is a number to the kernel.
-    let failed = unsafe { libc::sched_setscheduler(thread.as_raw_nonzero().get(), class.number(), &raw const param) };
-    super::checked(failed)
-}
-
-fn zeroed_param() -> libc::sched_param {
-    // SAFETY: all of it is integers, of which zero is a value.
-    unsafe { std::mem::zeroed() }
+    let (tid, priority) = (thread.as_raw_nonzero().get(), priority.cast_signed());
+    // The kernel's own call: musl has none.
+    // SAFETY: `priority`, which is all of `struct sched_param`, lives through the call, which only reads it; the thread is a number.
+    let failed = unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, class.number(), &raw const priority) };
+    super::checked(failed.min(0) as libc::c_int)
 }
 
 #[cfg(test)]
