@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Command, Output};
 
-use common::{Folder, NAPIER, napier, said, text};
+use common::{Folder, NAPIER, napier, refused, said, signal, text};
 use serde_json::{Value, json};
 
 const FEW: [&str; 9] = ["advise", "--rate", "20k", "--modes", "base,fullbusy", "--runs", "1", "--quick", "--jobs=1"];
@@ -82,8 +82,7 @@ fn a_machine_that_is_far_off_is_refused_and_anyway_it_is_said_first() {
 
 /// Tells a child to end, and takes the rest of what it prints.
 fn end(child: std::process::Child) -> Output {
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is there");
-    assert!(sent.success());
+    signal(child.id(), "TERM");
     child.wait_with_output().expect("it ends")
 }
 
@@ -272,10 +271,6 @@ fn what_is_wrong_is_said_and_nothing_runs() {
             "another machine (a CPU, Linux 6.12) than the comparison",
         ),
     ] {
-        let output = napier(args);
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(expected), "{args:?}: {said}");
-        assert!(output.stdout.is_empty() && said.trim_end().lines().count() == 1, "{args:?}: {said}");
+        refused(args, 2, expected);
     }
 }

@@ -2,18 +2,16 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
-
-use common::NAPIER;
+use common::{ended, refused, two_cpus};
 use serde_json::Value;
 
-/// Status and standard output of a bench, which must end within a minute.
+fn words(args: &str) -> Vec<&str> {
+    ["bench"].into_iter().chain(args.split_whitespace()).collect()
+}
+
+/// Status, standard output and standard error of a bench.
 fn bench(args: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new("timeout");
-    command.args(["-k", "1", "60", NAPIER, "bench"]).args(args.split_whitespace()).stdin(Stdio::null());
-    let output = command.output().expect("timeout is installed");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    ended(&words(args))
 }
 
 fn rows(args: &str) -> Vec<Value> {
@@ -31,14 +29,6 @@ fn has_figures(row: &Value) {
     assert!(of("qps") > 0.0 && of("p50_ns") > 0.0 && figures["count"].as_u64() > Some(0), "{row}");
     assert!(of("p50_ns") <= of("p90_ns") && of("p90_ns") <= of("p95_ns") && of("p95_ns") <= of("p99_ns"), "{row}");
     assert!(of("p99_ns") <= of("p999_ns") && row["refused"].is_null(), "{row}");
-}
-
-fn two_cpus(test: &str) -> bool {
-    let enough = napier_runtime::available_cpus().len() >= 2;
-    if !enough {
-        napier_testkit::skip!(test, "client and server need a CPU each");
-    }
-    enough
 }
 
 /// Whether a veth pair can be made; a line that says why not.
@@ -181,7 +171,7 @@ fn what_has_too_few_cpus_is_refused_in_words_and_fails() {
 
 #[test]
 fn bad_usage_is_said_before_anything_is_begun() {
-    for (args, words) in [
+    for (args, said) in [
         ("tcp-rr --flows 0", "--flows"),
         ("tcp-rr --response 5000", "--flows"),
         ("tcp-rr --flows 2 --connections 3", "cannot be used with"),
@@ -197,8 +187,7 @@ fn bad_usage_is_said_before_anything_is_begun() {
         ("storage --rate 1k --service 3", "no time of service"),
         ("storage --rate 100m --seconds 3600", "too many"),
     ] {
-        let (status, _, errors) = bench(args);
-        assert!(status == Some(2) && errors.contains(words) && errors.lines().count() == 1, "{args}: {errors}");
+        refused(&words(args), 2, said);
     }
 }
 

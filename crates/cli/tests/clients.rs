@@ -6,11 +6,11 @@ mod common;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Folder, Running, end, free_port, start};
+use common::{Folder, Running, end, free_port, start, started};
 use napier_lab::device::Device;
 use napier_lab::serve::device::{DeviceConfig, OneDevice};
 
@@ -29,7 +29,7 @@ const LEFT_MIB: usize = 24;
 const VALUE_BYTES: usize = 1 << 20;
 
 fn clients() -> usize {
-    std::env::var("NAPIER_CLIENTS").map_or(300, |count| count.parse().expect("a number of clients"))
+    usize::try_from(napier_testkit::from_env("NAPIER_CLIENTS", 300)).expect("a number of clients")
 }
 
 trait Wire: Read + Write {}
@@ -304,11 +304,7 @@ fn connections_over_the_limit_and_idle_ones_are_ended() {
 fn a_server_without_descriptors_waits_for_one() {
     let port = free_port();
     let script = format!("ulimit -n 24; exec {} serve kv --port {port}", common::NAPIER);
-    let process = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn();
-    let mut server = Running(process.expect("a shell is there"));
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().expect("it is piped")).read_line(&mut line).expect("the server speaks");
-    assert!(line.starts_with("ready: "), "{line:?}");
+    let server = started(Command::new("sh").args(["-c", &script]));
     let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).expect("the kernel takes it");
     let mut good = Good::new(&|| Some(Box::new(connect())));
     good.ask(b"mn\r\n", "MN\r\n");

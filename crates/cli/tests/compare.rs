@@ -1,17 +1,20 @@
 //! `napier compare` over real devices, as a user runs it: what is printed, what is refused and how, what is left behind.
 
+mod common;
+
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{NAPIER, refused, said, signal, two_cpus};
 use serde_json::Value;
 
 /// Longest wait for anything; only a fault takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn napier(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_napier"));
+    let mut command = Command::new(NAPIER);
     command.arg("compare").args(arguments).stdin(Stdio::null());
     command
 }
@@ -20,18 +23,14 @@ fn run(arguments: &[&str]) -> Output {
     napier(arguments).output().expect("napier starts")
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// The report of a comparison that is long enough for each row to have answers, or a line that says why the test is skipped.
 fn report(test: &str, arguments: &[&str]) -> Option<Value> {
     napier_testkit::in_time_enough("each row has answers", Duration::from_millis(200), |length| {
         let seconds = length.as_secs_f64().to_string();
         let output = run(&[arguments, &["--json", "--runs", "1", "--seconds", &seconds]].concat());
-        let said = stderr(&output);
+        let said = said(&output);
         if output.status.code() == Some(1) && ["CAP_SYS_ADMIN", "CPUs"].iter().any(|reason| said.contains(reason)) {
-            napier_testkit::skip!(test, "{}", said.trim());
+            napier_testkit::skip!(test, "{said}");
             return Some(None);
         }
         assert!(output.status.success(), "{said}");
@@ -45,15 +44,6 @@ fn has_answers(row: &Value) -> bool {
     row["achieved_rps"].as_f64().is_some_and(|rate| rate > 0.0)
 }
 
-/// Whether this machine has room for client and server.
-fn two_cpus(test: &str) -> bool {
-    let enough = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
-    if !enough {
-        napier_testkit::skip!(test, "needs 2 CPUs");
-    }
-    enough
-}
-
 fn rows(report: &Value) -> &Vec<Value> {
     report["rows"].as_array().expect("rows")
 }
@@ -65,7 +55,7 @@ fn is_measured(row: &Value) -> bool {
 
 #[test]
 fn backends_that_do_not_fit_are_bad_usage() {
-    for (arguments, said) in [
+    for (arguments, words) in [
         (&["--peer", "kernel", "--dev", "xdp"][..], "--backend engine,kernel"),
         (&["--backend", "kernel", "--dev", "memif"], "omit --over"),
         (&["--backend", "simulator"], "give engine, kernel, sim, or several such as engine,kernel,sim"),
@@ -73,23 +63,19 @@ fn backends_that_do_not_fit_are_bad_usage() {
         (&["--backend", "engine,kernel", "--", "memcached"], "give --backend kernel before --"),
         (&["--backend", "kernel", "--speak", "redis"], "give one behind --"),
     ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        refused(&[&["compare"], arguments].concat(), 2, words);
     }
 }
 
 #[test]
 fn a_time_of_service_has_a_unit_and_a_page_a_width() {
-    for (arguments, said) in [
+    for (arguments, words) in [
         (["--service", "6x"], "such as 6us"),
         (["--service", "hist:/nowhere"], "/nowhere"),
         (["--load", "sustained,fast"], "`fast` is no load"),
         (["--width", "20"], "80..=160"),
     ] {
-        let output = run(&arguments);
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        refused(&[&["compare"], &arguments[..]].concat(), 2, words);
     }
 }
 
@@ -155,7 +141,7 @@ fn the_kernel_stands_beside_the_engine() {
 #[test]
 fn without_the_capability_one_line_says_what_to_do() {
     let mut command = napier(&["--dev", "xdp", "--load", "max", "--runs", "1", "--seconds", "0.1"]);
-    if is_root() {
+    if rustix::process::geteuid().is_root() {
         // Nobody: without any capability.
         command.uid(65_534).gid(65_534);
     }
@@ -169,7 +155,7 @@ fn without_the_capability_one_line_says_what_to_do() {
             return;
         }
     };
-    let said = stderr(&output);
+    let said = said(&output);
     if output.status.success() {
         napier_testkit::skip!("without_the_capability_one_line_says_what_to_do", "everybody has the capability here");
         return;
@@ -177,11 +163,6 @@ fn without_the_capability_one_line_says_what_to_do() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
     assert!(said.contains("run it as root") && said.contains("omit --over"), "{said}");
-}
-
-/// Whether this process is root's.
-fn is_root() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"))
 }
 
 /// Whether a process is the generator of this parent (`proc_pid_stat(5)`).
@@ -226,18 +207,16 @@ fn the_generator_ends_with_its_parent_however_that_ends() {
     if !two_cpus(test) {
         return;
     }
-    for signal in ["INT", "KILL"] {
+    for name in ["INT", "KILL"] {
         let arguments = ["--dev", "memif", "--load", "1k", "--modes", "base", "--runs", "1", "--seconds", "600"];
         let mut parent = napier(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("napier starts");
         let Some(generator) = generator_of(&parent) else {
             let _ = parent.kill();
             panic!("no generator: {:?}", parent.wait());
         };
-        let pid = parent.id().to_string();
-        let sent = Command::new("kill").args([format!("-{signal}").as_str(), &pid]).status().expect("kill is there");
-        assert!(sent.success());
+        signal(parent.id(), name);
         let status = parent.wait().expect("it ends");
-        match signal {
+        match name {
             "INT" => assert_eq!(status.code(), Some(130), "interrupted, as a shell tells it"),
             _ => assert_eq!(status.signal(), Some(9)),
         }
@@ -247,9 +226,9 @@ fn the_generator_ends_with_its_parent_however_that_ends() {
 
 #[test]
 fn the_generator_is_not_for_hands() {
-    let output = Command::new(env!("CARGO_BIN_EXE_napier")).arg("internal-load").stdin(Stdio::null()).output();
+    let output = Command::new(NAPIER).arg("internal-load").stdin(Stdio::null()).output();
     let output = output.expect("napier starts");
     assert!(String::from_utf8_lossy(&output.stdout).contains("failed"), "{output:?}");
-    let help = Command::new(env!("CARGO_BIN_EXE_napier")).arg("--help").output().expect("napier starts");
+    let help = Command::new(NAPIER).arg("--help").output().expect("napier starts");
     assert!(!String::from_utf8_lossy(&help.stdout).contains("internal"), "it is not in the list of commands");
 }

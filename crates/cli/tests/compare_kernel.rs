@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{NAPIER, Running, has};
+use common::{NAPIER, Running, has, rows, said, signal, two_cpus};
 use napier_testkit::in_time_enough;
 use serde_json::Value;
 
@@ -33,25 +33,13 @@ fn compare_for(length: Duration, arguments: &[&str], command: &[&str]) -> Output
     napier.stdin(Stdio::null()).output().expect("timeout is installed")
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Whether this machine can; says so if not.
 fn can(test: &str) -> bool {
-    let cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
-    let is_root = fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t"));
-    if !(cpus && is_root) {
-        napier_testkit::skip!(test, "needs root and 2 CPUs");
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        napier_testkit::skip!(test, "needs root");
     }
-    cpus && is_root
-}
-
-/// The rows of a comparison that was carried out.
-fn rows(output: &Output) -> Vec<Value> {
-    assert!(output.status.success(), "{}", stderr(output));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    report["rows"].as_array().expect("rows").clone()
+    is_root && two_cpus(test)
 }
 
 /// The rows of a comparison that is long enough for each that is not refused to have answers.
@@ -132,9 +120,9 @@ fn redis_is_found_out_and_served() {
     assert!(rows.iter().all(|row| row["achieved_rps"].as_f64().expect("a rate") > 0.0), "{rows:?}");
     let output = compare(&["--modes", "base", "--speak", "redis"], &redis);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("--protected-mode no"), "{}", stderr(&output));
+    assert!(said(&output).contains("--protected-mode no"), "{}", said(&output));
     let output = compare(&["--modes", "base", "--speak", "memcached"], &command);
-    assert!(stderr(&output).contains("it speaks redis at port 6379, not memcached"), "{}", stderr(&output));
+    assert!(said(&output).contains("it speaks redis at port 6379, not memcached"), "{}", said(&output));
 }
 
 #[test]
@@ -143,14 +131,14 @@ fn a_program_that_cannot_serve_is_told_in_one_line() {
     if !can(test) {
         return;
     }
-    for (command, said) in [
+    for (command, words) in [
         (&["sh", "-c", "echo no room >&2; exit 3"][..], "ended with status 3 before it answered; it printed: no room"),
         (&["sh", "-c", "kill -SEGV $$"], "was ended by signal 11"),
     ] {
         let output = compare(&["--modes", "base"], command);
-        let told = stderr(&output);
+        let told = said(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains(said) && told.trim_end().lines().count() == 1, "{told}");
+        assert!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
     }
 }
 
@@ -282,8 +270,7 @@ fn a_program_that_ends_in_a_run_fails_that_run_and_says_how() {
     let napier = Running(long_run("defer20", &memcached(&port)));
     assert!(wait_until(|| served_memcached(&port).is_some()), "memcached was never there");
     let pid = served_memcached(&port).expect("it was there a moment ago");
-    let sent = Command::new("kill").args(["-KILL", &pid]).status().expect("kill is there");
-    assert!(sent.success());
+    signal(pid.parse().expect("a number"), "KILL");
     let mut napier = napier;
     let mut told = String::new();
     napier.0.stderr.take().expect("it is piped").read_to_string(&mut told).expect("text");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{Folder, NAPIER, Running, has};
+use common::{Folder, NAPIER, Running, has, refused, rows, said, signal};
 use napier_testkit::in_time_enough;
 use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 use serde_json::Value;
@@ -78,17 +78,6 @@ fn output(mut running: Running) -> Output {
     Output { status: running.0.wait().unwrap(), stdout, stderr }
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The rows of a comparison that was carried out.
-fn rows(output: &Output) -> Vec<Value> {
-    assert!(output.status.success(), "{}", stderr(output));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    report["rows"].as_array().expect("rows").clone()
-}
-
 #[test]
 fn a_server_on_an_interface_is_loaded_from_elsewhere() {
     let Some(place) = Sides::new("a_server_on_an_interface_is_loaded_from_elsewhere") else { return };
@@ -138,16 +127,12 @@ fn another_secret_is_refused_and_nothing_is_changed() {
     let Some(place) = Sides::new("another_secret_is_refused_and_nothing_is_changed") else { return };
     let short = ["--modes", "base", "--load", "1k", "--seconds", "0.3"];
     let nobody = output(place.compare(SECRET, &short));
-    assert!(
-        nobody.status.code() == Some(1) && stderr(&nobody).contains("napier load kv --agent"),
-        "{}",
-        stderr(&nobody)
-    );
+    assert!(nobody.status.code() == Some(1) && said(&nobody).contains("napier load kv --agent"), "{}", said(&nobody));
     let (_agent, _told) = place.agent();
     let before = place.pair.left().napis().unwrap();
     let wrong = output(place.compare("a secret of another test altogether", &short));
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(stderr(&wrong).contains("does not have the same secret"), "{}", stderr(&wrong));
+    assert!(said(&wrong).contains("does not have the same secret"), "{}", said(&wrong));
     assert_eq!(place.pair.left().napis().unwrap(), before);
 }
 
@@ -169,12 +154,11 @@ fn an_agent_that_goes_away_fails_the_run_and_the_values_are_put_back() {
     assert_ne!(place.pair.left().napis().unwrap(), before, "the mode was never in force");
     // Second: the time in which a row is tried is over, and its flows are connected.
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let sent = Command::new("kill").args(["-TERM", &agent.0.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    signal(agent.0.id(), "TERM");
     agent.0.wait().unwrap();
     let ended = output(compare);
-    assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
-    assert!(stderr(&ended).contains("the agent at 10.99.7.2:7000"), "{}", stderr(&ended));
+    assert_eq!(ended.status.code(), Some(1), "{}", said(&ended));
+    assert!(said(&ended).contains("the agent at 10.99.7.2:7000"), "{}", said(&ended));
     assert_eq!(place.pair.left().napis().unwrap(), before, "everything is as it was");
 }
 
@@ -185,7 +169,7 @@ fn what_does_not_go_together_is_wrong_usage() {
     fn compare<'a>(args: &[&'a str]) -> Vec<&'a str> {
         [&["compare"][..], args].concat()
     }
-    for (args, said) in [
+    for (args, words) in [
         (compare(&["--backend", "kernel", "--dev", "eth0"]), "--client"),
         (compare(&["--backend", "kernel", "--dev", "eth0", "--client", "192.0.2.1:7000"]), "--secret-file"),
         (compare(&["--client", "192.0.2.1:7000"]), "--dev"),
@@ -196,20 +180,16 @@ fn what_does_not_go_together_is_wrong_usage() {
         (vec!["load", "kv", "--agent", "127.0.0.1:0", "--secret-file", file, "--over", "xdp:eth0"], "omit --over"),
         (vec!["load", "kv", "--agent", "127.0.0.1:0", "--secret-file", file], "urandom"),
     ] {
-        let output = Command::new(NAPIER).args(&args).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+        refused(&args, 2, words);
     }
     let folder = Folder::new("what_does_not_go_together_is_wrong_usage");
     let path = folder.file("secret");
     let mut made = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
     writeln!(made, "{SECRET}").unwrap();
-    for (more, said) in
+    for (more, words) in
         [(&["--backend", "engine"][..], "--backend kernel"), (&["--backend", "kernel", "--over", "xdp"], "omit --over")]
     {
         let args = [&compare(&whole[..5])[..], &[&path], more].concat();
-        let output = Command::new(NAPIER).args(&args).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+        refused(&args, 2, words);
     }
 }

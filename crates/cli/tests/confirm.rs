@@ -3,33 +3,19 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use common::{Folder, napier_at, pair, signal, text};
+use common::{Folder, napier_at, pair, signal, text, would_change_the_machine};
 use napier_linux::{Veth, VethEnd};
+use napier_testkit::eventually;
 
-/// A pair whose left end has no instance, so that there is something to mend; nothing else may be: a test does not change its machine.
+/// A pair whose left end has no instance, so that there is something to mend.
 fn to_mend(test: &str) -> Option<(Veth, Folder)> {
     let (pair, folder) = (pair(test)?, Folder::new(test));
-    let dry = text(&napier_at(pair.left(), &folder, &["doctor", "--dev", "server", "--fix", "--dry-run"]));
-    if ["/sys/devices/", "/proc/", "sysctl", "chrt", "taskset"].iter().any(|place| dry.contains(place)) {
-        napier_testkit::skip!(test, "doctor has something to mend on this machine");
-        return None;
-    }
-    Some((pair, folder))
+    (!would_change_the_machine(test, pair.left(), &folder)).then_some((pair, folder))
 }
 
 fn instances(end: &VethEnd) -> usize {
     end.napis().expect("listed").len()
-}
-
-/// Waits for what must come, however late this machine is.
-fn wait(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Files of the state folder that end so.
@@ -64,8 +50,8 @@ fn what_nobody_confirms_is_put_back_after_the_command_has_ended() {
     if let [file] = &files(&folder, "trial")[..] {
         signal(watcher(file), "HUP");
     }
-    wait("it is put back", || instances(end) == 0);
-    wait("nothing is left", || ["trial", "over", "journal"].iter().all(|end| files(&folder, end).is_empty()));
+    eventually("it is put back", || instances(end) == 0);
+    eventually("nothing is left", || ["trial", "over", "journal"].iter().all(|end| files(&folder, end).is_empty()));
 }
 
 #[test]
@@ -76,7 +62,7 @@ fn what_is_confirmed_stays_until_it_is_undone() {
     let [file] = &files(&folder, "trial")[..] else { panic!("{fixed:?}") };
     let watcher = watcher(file);
     assert_eq!(text(&napier_at(end, &folder, &["host", "confirm"])), "kept\n");
-    wait("nobody waits any more", || !Path::new(&format!("/proc/{watcher}")).exists());
+    eventually("nobody waits any more", || !Path::new(&format!("/proc/{watcher}")).exists());
     assert_eq!(instances(end), 1);
     assert_eq!(text(&napier_at(end, &folder, &["host", "confirm"])), "nothing is on trial\n");
     napier_at(end, &folder, &["host", "undo"]);
@@ -91,7 +77,7 @@ fn a_trial_whose_process_was_killed_ends_with_the_next_command() {
     let [file] = &files(&folder, "trial")[..] else { panic!("no trial") };
     let watcher = watcher(file);
     signal(watcher, "KILL");
-    wait("it has ended", || {
+    eventually("it has ended", || {
         std::fs::read_to_string(format!("/proc/{watcher}/stat")).map_or(true, |stat| stat.contains(") Z "))
     });
     assert_eq!(instances(end), 1);
@@ -113,7 +99,7 @@ fn a_mode_that_nobody_confirms_ends_with_its_program() {
         of.iter().map(|info| (info.defer_hard_irqs, info.gro_flush_timeout)).collect::<Vec<_>>()
     };
     assert_eq!(settings(&end.napis().expect("listed")), settings(&before));
-    wait("nothing is left", || ["trial", "over"].iter().all(|end| files(&folder, end).is_empty()));
+    eventually("nothing is left", || ["trial", "over"].iter().all(|end| files(&folder, end).is_empty()));
     // Not on trial, it goes on.
     let args = ["run", "--dev", "server", "--mode", "defer20", "--confirm", "no", "--", "true"];
     assert_eq!(napier_at(end, &folder, &args).status.code(), Some(0));

@@ -13,7 +13,7 @@ mod slurm;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{Folder, NAPIER};
+use common::{Folder, NAPIER, said};
 
 /// A small plan on a machine file, so that both have to be where a part runs.
 const PLAN: &str = r#"title = "small"
@@ -48,8 +48,4 @@ fn small_plan(test: &str) -> (Folder, Vec<u8>) {
 
 fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().expect("it starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }

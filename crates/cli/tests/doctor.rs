@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
-use common::{Folder, NAPIER, napier_at, pair, text};
+use common::{Folder, NAPIER, napier_at, pair, text, would_change_the_machine};
 use napier_linux::{Veth, VethEnd};
 use serde_json::Value;
 
@@ -30,16 +30,6 @@ fn assert_found(end: &VethEnd, folder: &Folder, id: &str, status: i32) {
 fn assert_not_found(end: &VethEnd, folder: &Folder, id: &str) {
     let (ids, _) = found(end, folder);
     assert!(ids.iter().all(|found| found != id), "{id}: {ids:?}");
-}
-
-/// Whether mending would change more than the interface; says so. A test does not change the machine that it runs on.
-fn would_change_the_machine(test: &str, end: &VethEnd, folder: &Folder) -> bool {
-    let dry = text(&napier_at(end, folder, &["doctor", "--dev", end.name(), "--fix", "--dry-run"]));
-    let would = ["/sys/devices/", "/proc/", "sysctl", "chrt", "taskset"].iter().any(|place| dry.contains(place));
-    if would {
-        napier_testkit::skip!(test, "doctor has something to mend on this machine");
-    }
-    would
 }
 
 /// A pair of which the left end has an instance.

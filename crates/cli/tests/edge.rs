@@ -3,12 +3,12 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{NAPIER, Running, end, has, start};
+use common::{NAPIER, Running, end, has, line, start};
 use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -147,9 +147,7 @@ fn all_queues_are_served_or_it_is_said_which_are_not() {
     let args = ["serve", "kv", "--dev", "xdp:server", "--ip", "10.79.0.9/24", "--queues", "1"];
     let spawn = || Command::new(NAPIER).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut server = Running(pair.left().netns().run(spawn).expect("entered").expect("it starts"));
-    let mut line = String::new();
-    let said = server.0.stderr.take().expect("it is piped");
-    BufReader::new(said).read_line(&mut line).expect("it speaks");
+    let line = line(server.0.stderr.take());
     assert!(
         line.contains("queues 1 to 3 of server go to the kernel") && line.contains("ethtool -L server rx 1"),
         "{line}"

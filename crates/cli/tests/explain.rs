@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::{Folder, NAPIER, Running, has, napier, napier_at, said, text};
+use common::{Folder, NAPIER, Running, has, line, napier, napier_at, said, text};
 use napier_linux::Netns;
 use napier_testkit::{PATIENCE, in_time_enough};
 use napier_testnet::{self as net, Veth, VethConfig};
@@ -35,8 +35,7 @@ fn serve(netns: &Netns, at: (&str, u16), pause_ms: u32) -> (Running, String) {
     let mut command = Command::new("python3");
     command.args(["-c", ECHO, at.0, &at.1.to_string(), &pause_ms.to_string()]).stdout(Stdio::piped());
     let mut running = Running(netns.run(move || command.spawn()).expect("entered").expect("it starts"));
-    let mut pid = String::new();
-    BufReader::new(running.0.stdout.take().expect("piped")).read_line(&mut pid).expect("it speaks");
+    let pid = line(running.0.stdout.take());
     (running, pid.trim().to_owned())
 }
 

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
-use common::{Folder, NAPIER, Running, end, free_port, has, napier, said, start, text};
+use common::{Folder, NAPIER, Running, end, free_port, has, napier, refused, said, start, text};
 use napier_core::metric::Metric;
 use napier_testkit::PATIENCE;
 
@@ -101,13 +101,7 @@ fn what_cannot_be_listened_at_is_told_in_one_line() {
         (&["--once", "--listen", "127.0.0.1:0"], 2, "cannot be used with"),
     ];
     for (args, status, words) in rows {
-        let output = napier(&[&["export"], args].concat());
-        let lines = said(&output);
-        assert_eq!(output.status.code(), Some(status), "{args:?}: {lines}");
-        assert!(
-            lines.starts_with("napier: ") && lines.contains(words) && lines.lines().count() == 1,
-            "{args:?}: {lines}"
-        );
+        refused(&[&["export"], args].concat(), status, words);
     }
 }
 
@@ -122,16 +116,10 @@ fn an_engine_is_looked_into_over_http() {
     assert!(page.contains("\nnapier_engine_info{version=\"") && page.ends_with("# EOF\n"), "{page}");
     assert!(page.contains("\n# UNIT napier_thread_cpu_seconds seconds\n"), "{page}");
     // The second one does not even begin.
-    let output = napier(&serve);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).starts_with("napier: another program has 127.0.0.1:"), "{}", said(&output));
+    refused(&serve, 1, "another program has 127.0.0.1:");
     end(server);
-    let output = napier(&["serve", "kv", "--metrics", &addr]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("napier export has the kernel's figures"), "{}", said(&output));
-    let output = napier(&["compare", "--backend", "sim", "--metrics", &addr]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).starts_with("napier: --metrics is for what is measured"), "{}", said(&output));
+    refused(&["serve", "kv", "--metrics", &addr], 2, "napier export has the kernel's figures");
+    refused(&["compare", "--backend", "sim", "--metrics", &addr], 2, "--metrics is for what is measured");
 }
 
 /// `docs/metrics-kernel.md` as it is to be.

@@ -5,12 +5,10 @@ mod common;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Folder, NAPIER, Running, SHORT, end, free_port, has, load, pair, start};
-
-/// Longest time that anything may take. Only a stall takes that long.
-const PATIENCE: Duration = Duration::from_secs(30);
+use common::{Folder, NAPIER, Running, SHORT, end, free_port, has, load, pair, start, started};
+use napier_testkit::eventually;
 
 /// The command under `timeout`, behind other words such as `setpriv` and its options.
 fn command(before: &[&str], args: &[&str]) -> Command {
@@ -42,11 +40,7 @@ fn assert_one_line(said: &str, words: &[&str]) {
 
 /// What a process that ends by itself said on stderr, and its status.
 fn ends_by_itself(mut process: Running) -> (Option<i32>, String) {
-    let begun = Instant::now();
-    while process.0.try_wait().expect("it can be asked").is_none() {
-        assert!(begun.elapsed() < PATIENCE, "it goes on");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("it ends", || process.0.try_wait().expect("it can be asked").is_some());
     let mut said = String::new();
     let stderr = process.0.stderr.take().expect("it is piped");
     std::io::Read::read_to_string(&mut std::io::BufReader::new(stderr), &mut said).expect("it is text");
@@ -102,13 +96,7 @@ fn a_memif_client_without_a_server_is_told_so() {
 
 /// A server that may be read from after it has ended.
 fn start_watched(args: &[&str]) -> Running {
-    let process = Command::new(NAPIER).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut running = Running(process.expect("the binary starts"));
-    let mut line = String::new();
-    let mut out = std::io::BufReader::new(running.0.stdout.take().expect("it is piped"));
-    std::io::BufRead::read_line(&mut out, &mut line).expect("the server speaks");
-    assert!(line.starts_with("ready: "), "{args:?}: {line:?}");
-    running
+    started(Command::new(NAPIER).args(args).stderr(Stdio::piped()))
 }
 
 /// Load that goes on until it is ended, whatever becomes of it.

@@ -2,31 +2,18 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::{NAPIER, Served};
+use common::{Served, ended, refused};
 use serde_json::Value;
 
 impl Served {
-    /// Status, standard output, standard error.
-    fn group(&self, line: &str) -> (Option<i32>, String, String) {
-        let mut command = Command::new("timeout");
-        command.args(["60", NAPIER, "group"]).args(line.split_whitespace()).args(["--engine", &self.pid]);
-        let output = command.output().expect("timeout is installed");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    fn words<'a>(&'a self, line: &'a str) -> Vec<&'a str> {
+        ["group"].into_iter().chain(line.split_whitespace()).chain(["--engine", &self.pid]).collect()
     }
 
     fn done(&self, line: &str) -> String {
-        let (status, out, said) = self.group(line);
+        let (status, out, said) = ended(&self.words(line));
         assert_eq!((status, said.as_str()), (Some(0), ""), "{line}: {out}");
         out
-    }
-
-    fn refused(&self, line: &str, status: i32, words: &str) {
-        let (code, out, said) = self.group(line);
-        assert_eq!((code, out.as_str()), (Some(status), ""), "{line}: {said}");
-        assert!(said.contains(words) && said.lines().count() == 1, "{line}: {said}");
     }
 
     fn shown(&self) -> Value {
@@ -92,7 +79,7 @@ fn what_cannot_be_is_said_in_a_line_and_changes_nothing() {
         ("del h".to_owned(), 1, "there is no group h"),
         ("show h".to_owned(), 1, "there is no group h"),
     ] {
-        served.refused(&line, status, words);
+        refused(&served.words(&line), status, words);
     }
     assert_eq!(before[0]["name"], "g");
     let (now, members) = (served.shown(), before[0]["members"].as_array().map(Vec::len));

@@ -5,12 +5,11 @@ mod common;
 use std::fs::File;
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Folder, NAPIER, Running};
+use common::{Folder, NAPIER, Running, end};
+use napier_testkit::eventually;
 use napier_testnet::{self as net, VethConfig};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn packets_without_a_checksum_are_told_of_in_the_summary() {
@@ -24,13 +23,9 @@ fn packets_without_a_checksum_are_told_of_in_the_summary() {
         command.args(["serve", "kv", "--dev", "xdp:server", "--ip", "10.79.1.1/24"]).stdin(Stdio::null());
         Running(command.stdout(File::create(&out).expect("a file")).spawn().expect("napier starts"))
     });
-    let mut server = server.expect("entered");
+    let server = server.expect("entered");
     let said = || std::fs::read_to_string(&out).expect("a file");
-    let begun = Instant::now();
-    while !said().contains("ready: ") {
-        assert!(begun.elapsed() < PATIENCE, "it is not ready");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("it is ready", || said().contains("ready: "));
     let client = pair.right().netns().run(|| UdpSocket::bind("10.79.1.2:0")).expect("entered").expect("its address");
     // Those that come while neighbours are asked for may be lost.
     client.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
@@ -38,9 +33,7 @@ fn packets_without_a_checksum_are_told_of_in_the_summary() {
         client.send_to(b"\0\x01\0\0\0\x01\0\0version\r\n", "10.79.1.1:11211").expect("sent");
         assert!(client.recv(&mut [0; 64]).is_err(), "nobody answers what is wrong");
     }
-    let pid = server.0.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill is there").success());
-    assert!(server.0.wait().expect("it ends").success());
+    end(server);
     assert!(
         said().contains("packets were dropped, for theirs was wrong") && said().contains("ethtool -K"),
         "{}",

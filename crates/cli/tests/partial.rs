@@ -5,7 +5,7 @@ mod common;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Folder, NAPIER, said, signal};
+use common::{Folder, NAPIER, said, signal, two_cpus};
 use serde_json::Value;
 
 /// Longest wait for anything; only a fault takes so long.
@@ -13,14 +13,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Far more runs than are waited for.
 const MANY: [&str; 9] = ["compare", "--modes", "base", "--load", "1k,2k", "--runs", "1000", "--seconds", "0.2"];
-
-fn two_cpus(test: &str) -> bool {
-    let enough = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
-    if !enough {
-        napier_testkit::skip!(test, "needs 2 CPUs");
-    }
-    enough
-}
 
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(NAPIER);

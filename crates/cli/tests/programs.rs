@@ -2,12 +2,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{Folder, NAPIER, Running, free_port, has, load, run, sockperf, start, text};
+use common::{Folder, NAPIER, Running, free_port, has, line, load, run, signal, sockperf, start, text};
+use napier_testkit::eventually;
 
 struct Server {
     _process: Running,
@@ -112,11 +111,7 @@ fn sockperf_gets_every_message_back() {
 fn foreign(program: &str, args: &[&str], port: u16) -> Running {
     let child = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let running = Running(child.expect("the program starts"));
-    let begun = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{program} does not listen at port {port}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     running
 }
 
@@ -170,11 +165,8 @@ fn a_server_ends_with_a_summary_when_it_is_told_to() {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = child.expect("the binary starts");
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().expect("it is piped")).read_line(&mut line).expect("the server speaks");
-    assert!(line.starts_with("ready: "), "{line}");
-    let ended = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is installed");
-    assert!(ended.success());
+    assert!(line(child.stderr.take()).starts_with("ready: "));
+    signal(child.id(), "TERM");
     let mut running = Running(child);
     let out = running.0.stdout.take().expect("it is piped");
     let report: serde_json::Value = serde_json::from_reader(out).expect("it prints JSON");

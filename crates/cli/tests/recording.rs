@@ -3,11 +3,9 @@
 mod common;
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::{Folder, NAPIER, Running};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use napier_testkit::eventually;
 
 #[test]
 fn a_recording_that_ends_early_is_told_at_once_and_in_the_end() {
@@ -29,22 +27,13 @@ fn a_recording_that_ends_early_is_told_at_once_and_in_the_end() {
         .spawn();
     let mut server = Running(process.expect("napier starts"));
     let text = |path: &str| std::fs::read_to_string(path).expect("a file");
-    let begun = Instant::now();
-    while !text(&out).contains("ready: ") {
-        assert!(begun.elapsed() < PATIENCE, "it is not ready: {}", text(&errors));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("it is ready", || text(&out).contains("ready: "));
     drop(reader.join().expect("the reader has it"));
     common::load("10.79.0.1", "udp", "ascii", &["--dev", &dev, "--ip", "10.79.0.2/24"]);
     let said = || text(&errors);
-    let begun = Instant::now();
-    while !said().contains("nothing more is recorded") {
-        assert!(begun.elapsed() < PATIENCE, "nothing is said: {}", said());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("it is said", || said().contains("nothing more is recorded"));
     common::load("10.79.0.1", "tcp", "ascii", &["--dev", &dev, "--ip", "10.79.0.2/24"]);
-    let pid = server.0.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill is there").success());
+    common::signal(server.0.id(), "INT");
     assert_eq!(server.0.wait().expect("it ends").code(), Some(1), "{}", said());
     let summary = text(&out);
     assert!(summary.contains("requests     ") && summary.contains("frames are missing"), "{summary}");

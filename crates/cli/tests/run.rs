@@ -36,7 +36,7 @@ mod targets;
 mod trial;
 
 use bench::{Bench, end, kill, said, stderr};
-use common::{NAPIER, text};
+use common::{NAPIER, refused, text};
 use napier_testkit::eventually;
 use serde_json::json;
 
@@ -48,6 +48,9 @@ print(os.getpid())
 e.poll(60)
 ";
 
+/// What suspend20 makes of a NAPI instance.
+const SUSPENDED: [u64; 3] = [100, 20_000, 20_000_000];
+
 /// What suspend20 makes of an epoll instance: busy-poll time, budget, preference.
 const SUSPEND20: [u64; 3] = [0, 64, 1];
 
@@ -58,13 +61,7 @@ fn epoll_of(bench: &Bench, pid: u32) -> Vec<Vec<u64>> {
 }
 
 fn is_suspended(bench: &Bench) -> bool {
-    let napis = bench.napis();
-    let wanted = json!([100, 20_000, 20_000_000]);
-    napis
-        .as_array()
-        .expect("a list")
-        .iter()
-        .all(|napi| json!([napi["defer-hard-irqs"], napi["gro-flush-timeout"], napi["irq-suspend-timeout"]]) == wanted)
+    bench.deferrals().iter().all(|one| *one == SUSPENDED)
 }
 
 #[test]
@@ -72,8 +69,7 @@ fn a_mode_is_in_force_while_its_program_runs() {
     let test = "a_mode_is_in_force_while_its_program_runs";
     let Some(bench) = Bench::new(test) else { return };
     let at_first = bench.napis();
-    let (running, pid) = bench.python("suspend20", &["--json"], WAITS);
-    let pid = pid.parse().expect("a number");
+    let (running, pid) = bench.waits("suspend20", &["--json"]);
     assert!(is_suspended(&bench), "{}", bench.napis());
     eventually("its epoll instance is set", || epoll_of(&bench, pid) == [SUSPEND20]);
     // The signal goes to the program, whose end is this command's.
@@ -103,7 +99,7 @@ c = socket.create_connection(s.getsockname()); a, _ = s.accept()
 time.sleep(60)
 ";
     // Loopback is down in a new namespace.
-    bench.output(bench.command("ip").args(["link", "set", "lo", "up"]));
+    bench.run("ip", &["link", "set", "lo", "up"]);
     let (running, pid) = bench.python("busy-read", &[], script);
     let pid = pid.parse().expect("a number");
     let sockets = || bench.fds(pid)["sockets"].as_array().expect("a list").clone();
@@ -173,8 +169,7 @@ fn what_a_killed_run_left_is_put_back_by_the_next_command() {
     let test = "what_a_killed_run_left_is_put_back_by_the_next_command";
     let Some(bench) = Bench::new(test) else { return };
     let at_first = bench.napis();
-    let (running, pid) = bench.python("suspend20", &[], WAITS);
-    let pid: u32 = pid.parse().expect("a number");
+    let (running, pid) = bench.waits("suspend20", &[]);
     eventually("its epoll instance is set", || epoll_of(&bench, pid) == [SUSPEND20]);
     // Two runs on one interface refuse each other, and no command touches what a living run has changed.
     let second = bench.napier(&["run", "--dev", "server", "--mode", "base", "--", "true"]);
@@ -183,9 +178,8 @@ fn what_a_killed_run_left_is_put_back_by_the_next_command() {
     assert!(is_suspended(&bench));
     end(running, "-KILL");
     assert!(is_suspended(&bench), "nobody was there to put it back");
-    let next = bench.napier(&["host", "undo", "--stale"]);
-    assert!(next.status.success(), "{}", stderr(&next));
-    assert!(stderr(&next).contains("put back 7 of what the napier with pid"), "{}", stderr(&next));
+    let said = bench.undo(&["--stale"]);
+    assert!(said.contains("put back 7 of what the napier with pid"), "{said}");
     assert_eq!(bench.napis(), at_first);
     assert_eq!(epoll_of(&bench, pid), [[0, 0, 0]], "the program lives on, as it was");
     assert!(bench.is_clean());
@@ -219,13 +213,7 @@ fn bad_usage_is_refused_before_anything_is_changed() {
         (&["run", "--dev", "lo", "--mode", "base", "--attach", "0"], "no process 0"),
         (&["run", "--dev", "lo", "--mode", "base", "--attach", "1", "--", "true"], "cannot be used with"),
     ] {
-        let output = std::process::Command::new(NAPIER).args(args).output().expect("it starts");
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(stderr(&output).contains(why), "{args:?}: {}", stderr(&output));
+        refused(args, 2, why);
     }
-    let output =
-        std::process::Command::new(NAPIER).args(["run", "--dev", "no-such", "--mode", "base", "true"]).output();
-    let output = output.expect("it starts");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no interface no-such"), "{}", stderr(&output));
+    refused(&["run", "--dev", "no-such", "--mode", "base", "true"], 2, "no interface no-such");
 }

@@ -4,14 +4,7 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use common::{Folder, NAPIER, napier, said};
-
-fn ends_with(status: i32, args: &[&str], words: &str) {
-    let output = napier(args);
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
-    assert!(said.contains(words) && said.lines().count() == 1, "{args:?}: {said}");
-}
+use common::{Folder, NAPIER, napier, refused, said};
 
 /// Not one command of them finds out by itself what to make of it.
 #[test]
@@ -41,15 +34,15 @@ fn what_is_named_and_not_there_is_bad_usage_in_every_command() {
         "qstats-get --dump --dev nosuchif0",
     ] {
         let args: Vec<&str> = line.split_whitespace().collect();
-        ends_with(2, &args, "");
+        refused(&args, 2, "");
     }
 }
 
 #[test]
 fn a_comparison_of_which_nothing_came_has_failed() {
     // These two modes are not simulated, so nothing is predicted, on any machine.
-    let refused = ["compare", "--backend", "sim", "--load", "5k", "--modes", "workqueue,busy-read"];
-    ends_with(1, &refused, "nothing was measured: sim/workqueue was refused");
+    let none = ["compare", "--backend", "sim", "--load", "5k", "--modes", "workqueue,busy-read"];
+    refused(&none, 1, "nothing was measured: sim/workqueue was refused");
     let some = [
         "compare",
         "--backend",
@@ -105,20 +98,17 @@ fn units_are_taken_where_a_time_or_a_share_is_and_an_error_has_an_example() {
         value["rows"].clone()
     };
     assert_eq!(rows("0.05"), rows("50ms"));
-    ends_with(2, &["compare", "--seconds", "soon"], "`soon` is no time; give one such as 500ms, 2s or 2 (s)");
-    ends_with(2, &["bench", "wakeup", "--gap", "1x"], "`1x` is no time; give one such as 200us, 1.5ms or 200 (us)");
-    ends_with(2, &["bench", "storage", "--rate", "1k", "--read-pct", "lots"], "such as 80% or 80");
-    ends_with(2, &["napi-set", "--id", "1", "--gro-flush-timeout", "x"], "give one such as 20us or 20000 (ns)");
-    assert_eq!(
-        napier(&["compare", "--dev", "lo", "--load", "5k"]).status.code(),
-        Some(2),
-        "an interface needs a client"
-    );
-    ends_with(2, &["top", "--once", "--interval", "fast"], "such as 500ms, 2s or 2 (s)");
-    ends_with(2, &["advise", "--rate", "50k", "--p99", "200 furlongs"], "such as 200us, 1.5ms or 200 (us)");
-    ends_with(2, &["load", "kv", "--server", "127.0.0.1", "--get-ratio", "97"], "such as 97% or 0.97");
-    ends_with(2, &["compare", "--minutes", "0"], "such as 90s, 2min or 2 (min)");
-    ends_with(2, &["compare", "--modes", "suspend20us"], "so give suspend20");
-    ends_with(2, &["compare", "--load", "10,000"], "give 10000, or 10k");
-    ends_with(2, &["doctor", "lo"], "an interface is given as --dev lo");
+    refused(&["compare", "--seconds", "soon"], 2, "`soon` is no time; give one such as 500ms, 2s or 2 (s)");
+    refused(&["bench", "wakeup", "--gap", "1x"], 2, "`1x` is no time; give one such as 200us, 1.5ms or 200 (us)");
+    refused(&["bench", "storage", "--rate", "1k", "--read-pct", "lots"], 2, "such as 80% or 80");
+    refused(&["napi-set", "--id", "1", "--gro-flush-timeout", "x"], 2, "give one such as 20us or 20000 (ns)");
+    // An interface needs a client.
+    refused(&["compare", "--dev", "lo", "--load", "5k"], 2, "--client");
+    refused(&["top", "--once", "--interval", "fast"], 2, "such as 500ms, 2s or 2 (s)");
+    refused(&["advise", "--rate", "50k", "--p99", "200 furlongs"], 2, "such as 200us, 1.5ms or 200 (us)");
+    refused(&["load", "kv", "--server", "127.0.0.1", "--get-ratio", "97"], 2, "such as 97% or 0.97");
+    refused(&["compare", "--minutes", "0"], 2, "such as 90s, 2min or 2 (min)");
+    refused(&["compare", "--modes", "suspend20us"], 2, "so give suspend20");
+    refused(&["compare", "--load", "10,000"], 2, "give 10000, or 10k");
+    refused(&["doctor", "lo"], 2, "an interface is given as --dev lo");
 }

@@ -5,7 +5,8 @@ mod common;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{NAPIER, Running, Served, has, text};
+use common::{NAPIER, Running, Served, ended, has, refused, text};
+use napier_testkit::eventually;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -15,10 +16,8 @@ use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-/// Status, standard output, standard error.
 fn top(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new("timeout").args(["60", NAPIER, "top"]).args(args).output().expect("timeout is installed");
-    (output.status.code(), text(&output), String::from_utf8_lossy(&output.stderr).into_owned())
+    ended(&[&["top"], args].concat())
 }
 
 #[test]
@@ -43,11 +42,7 @@ fn a_script_gets_tables_or_json() {
 
 #[test]
 fn what_cannot_be_looked_at_is_said_in_a_line() {
-    let refused = |args: &[&str], status: i32, words: &str| {
-        let (code, out, said) = top(args);
-        assert_eq!((code, out.as_str()), (Some(status), ""), "{args:?}: {said}");
-        assert!(said.starts_with("napier: ") && said.contains(words) && said.lines().count() == 1, "{args:?}: {said}");
-    };
+    let refused = |args: &[&str], status: i32, words: &str| refused(&[&["top"], args].concat(), status, words);
     refused(&["--engine", "1"], 2, "--once or --json");
     refused(&["--once", "--engine", "4194305"], 1, "no engine answers as 4194305");
     refused(&["--once", "--engine", "/no/such.sock"], 1, "/no/such.sock");
@@ -225,13 +220,9 @@ fn a_view_without_its_terminal_ends() {
     tmux.top(&format!("--engine {}", served.pid));
     let pid = tmux.pid();
     tmux.run(&["kill-server"]);
-    let until = Instant::now() + Duration::from_secs(20);
     // Of a process that has ended and was not waited for the command line is empty.
     let runs = || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
-    while runs() {
-        assert!(Instant::now() < until, "it looks on without a terminal");
-        std::thread::sleep(Duration::from_millis(30));
-    }
+    eventually("it does not look on without a terminal", || !runs());
 }
 
 /// A terminal without a program that shows it: what is written stays in it until it is full.
@@ -276,30 +267,15 @@ impl Bare {
     /// Starts a view, and waits until it has the terminal.
     fn view(&self, args: &[&str]) -> Running {
         let view = self.start(&[&["top", "--interval", "0.1"], args].concat());
-        let until = Instant::now() + Duration::from_secs(30);
-        while self.is_given_back() {
-            assert!(Instant::now() < until, "it takes no terminal");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually("it takes the terminal", || !self.is_given_back());
         view
     }
 }
 
-fn kill(view: &Running, signal: &str) {
-    let sent = Command::new("kill").args([&format!("-{signal}"), &view.0.id().to_string()]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "SIG{signal}");
-}
-
 /// The status that it ends with, soon.
-fn ended(view: &mut Running) -> Option<i32> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        if let Some(status) = view.0.try_wait().expect("it is ours") {
-            return status.code();
-        }
-        assert!(Instant::now() < until, "it is still there");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn status_of(view: &mut Running) -> Option<i32> {
+    eventually("it ends", || view.0.try_wait().expect("it is ours").is_some());
+    view.0.wait().expect("it has ended").code()
 }
 
 #[test]
@@ -319,8 +295,8 @@ fn a_terminal_that_takes_nothing_is_given_back() {
         while !hangs() && begun.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        kill(&view, signal);
-        assert_eq!(ended(&mut view), Some(status), "SIG{signal}");
+        common::signal(view.0.id(), signal);
+        assert_eq!(status_of(&mut view), Some(status), "SIG{signal}");
         assert!(terminal.is_given_back(), "SIG{signal}");
     }
 }
@@ -343,9 +319,9 @@ fn nothing_is_traced_after_the_view() {
         }
         match end {
             "q" => drop(rustix::io::write(&terminal.master, b"q").expect("a key")),
-            signal => kill(&view, signal),
+            signal => common::signal(view.0.id(), signal),
         }
-        assert_eq!(ended(&mut view), Some(status), "{end}");
+        assert_eq!(status_of(&mut view), Some(status), "{end}");
         assert_eq!(is_traced_by(pid), Some(false), "{end}");
     }
 }

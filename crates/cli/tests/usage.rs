@@ -4,25 +4,13 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use common::{Folder, NAPIER};
+use common::{Folder, NAPIER, ended, refused};
 use napier_testkit::eventually;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a command says on stderr, and its status; it must come to an end.
-fn said(args: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new("timeout");
-    command.args(["-k", "1", "60", NAPIER]).args(args).stdin(Stdio::null());
-    let output = command.output().expect("timeout is installed");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
 fn is_bad_usage(line: &str, words: &str) {
-    let args: Vec<&str> = line.split_whitespace().collect();
-    let (status, said) = said(&args);
-    assert_eq!(status, Some(2), "{line}: {said}");
-    assert_eq!(said.lines().count(), 1, "{line}: {said}");
-    assert!(said.starts_with("napier: ") && said.contains(words), "{line}: {said}");
+    refused(&line.split_whitespace().collect::<Vec<_>>(), 2, words);
 }
 
 #[test]
@@ -74,7 +62,8 @@ fn what_clap_refuses_is_one_line_as_well() {
     is_bad_usage("bench memif", "--role <ROLE> --socket <SOCKET>");
     is_bad_usage("compare --over token-ring", "[possible values: link, xdp, memif]");
     for asked in [&["--help"][..], &["--version"], &["bench", "memif", "--help"]] {
-        assert_eq!(said(asked), (Some(0), String::new()));
+        let (status, _, said) = ended(asked);
+        assert_eq!((status, said.as_str()), (Some(0), ""));
     }
 }
 
@@ -168,7 +157,7 @@ fn a_scenario_has_a_bound() {
 
 #[test]
 fn too_few_seeds_are_said_to_be_too_few() {
-    let (status, said) = said(&["sim", "farm", "--runs", "1", "--jobs", "1"]);
+    let (status, _, said) = ended(&["sim", "farm", "--runs", "1", "--jobs", "1"]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("no seed failed") && said.contains("too few seeds"), "{said}");
     assert!(!said.contains("panicked"), "a planted mistake that was found is no panic: {said}");

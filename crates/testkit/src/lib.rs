@@ -13,6 +13,18 @@ use std::time::{Duration, Instant};
 /// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A number that a variable of the environment may change.
+///
+/// # Panics
+/// If it holds none.
+#[must_use]
+pub fn from_env(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}")),
+        Err(_) => default,
+    }
+}
+
 /// Waits until `holds`.
 ///
 /// # Panics

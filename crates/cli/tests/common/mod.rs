@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,20 +47,54 @@ pub(crate) fn has(test: &str, program: &str) -> bool {
     found
 }
 
+/// Whether client and server have a CPU each; says so if not.
+pub(crate) fn two_cpus(test: &str) -> bool {
+    let enough = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() >= 2);
+    if !enough {
+        napier_testkit::skip!(test, "needs 2 CPUs");
+    }
+    enough
+}
+
 /// Starts a program that says when it is ready, and waits for that.
 pub(crate) fn start(args: &[&str]) -> Running {
-    let process = Command::new(NAPIER).args(args).stdout(Stdio::piped()).spawn();
-    let mut running = Running(process.expect("the binary starts"));
-    let mut line = String::new();
-    let out = running.0.stdout.take().expect("it is piped");
-    BufReader::new(out).read_line(&mut line).expect("the server speaks");
-    assert!(line.starts_with("ready: "), "{args:?}: {line:?}");
+    started(Command::new(NAPIER).args(args))
+}
+
+/// The same, of a command that is made already.
+pub(crate) fn started(command: &mut Command) -> Running {
+    let mut running = Running(command.stdout(Stdio::piped()).spawn().expect("the binary starts"));
+    let line = line(running.0.stdout.take());
+    assert!(line.starts_with("ready: "), "{command:?}: {line:?}");
     running
+}
+
+/// The first line that a program says.
+pub(crate) fn line(pipe: Option<impl Read>) -> String {
+    let mut line = String::new();
+    BufReader::new(pipe.expect("it is piped")).read_line(&mut line).expect("it speaks");
+    line
 }
 
 /// Runs the command, without input.
 pub(crate) fn napier(args: &[&str]) -> Output {
     Command::new(NAPIER).args(args).stdin(Stdio::null()).output().expect("the binary starts")
+}
+
+/// Status, standard output and standard error of a command, which must come to an end.
+pub(crate) fn ended(args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new("timeout");
+    let output = command.args(["-k", "1", "60", NAPIER]).args(args).stdin(Stdio::null()).output();
+    let output = output.expect("timeout is installed");
+    (output.status.code(), text(&output), said(&output))
+}
+
+/// It is refused with this status, in one line that has these words; bad usage prints nothing else.
+pub(crate) fn refused(args: &[&str], status: i32, words: &str) {
+    let (code, out, said) = ended(args);
+    assert_eq!(code, Some(status), "{args:?}: {said}");
+    assert!(said.starts_with("napier: ") && said.contains(words) && said.lines().count() == 1, "{args:?}: {said}");
+    assert!(status != 2 || out.is_empty(), "{args:?}: {out}");
 }
 
 /// The same in the namespace of an end, with journals in a folder.
@@ -91,6 +125,17 @@ pub(crate) fn text(output: &Output) -> String {
 /// What it said on standard error.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
+}
+
+/// The JSON object that a command which succeeds has printed.
+pub(crate) fn printed(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", said(output));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// The rows of it.
+pub(crate) fn rows(output: &Output) -> Vec<serde_json::Value> {
+    printed(output)["rows"].as_array().expect("rows").clone()
 }
 
 /// Lets `sockperf ping-pong` measure for a second, or for longer if it got no CPU in what it takes for valid of that; all of its
@@ -179,6 +224,16 @@ impl Drop for Served {
             self.end();
         }
     }
+}
+
+/// Whether `doctor --fix` would change more than the interface; says so. A test does not change the machine that it runs on.
+pub(crate) fn would_change_the_machine(test: &str, end: &VethEnd, folder: &Folder) -> bool {
+    let dry = text(&napier_at(end, folder, &["doctor", "--dev", end.name(), "--fix", "--dry-run"]));
+    let would = ["/sys/devices/", "/proc/", "sysctl", "chrt", "taskset"].iter().any(|place| dry.contains(place));
+    if would {
+        napier_testkit::skip!(test, "doctor has something to mend on this machine");
+    }
+    would
 }
 
 /// A pair whose first end has only an address of the kernel that nobody asks, or a line that says why not.

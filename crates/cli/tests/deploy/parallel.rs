@@ -87,7 +87,7 @@ fn a_sweep_says_in_a_line_why_it_does_not_begin() {
         (&["--hosts", "a", "--shards", "0", "plan.toml"], 2, "--shards and --rounds are numbers from 1"),
         (&["--hosts", "a", "--file", "/etc/hostname", "plan.toml"], 2, "/etc/hostname: give a file below this folder"),
         (&["--hosts", "a", "--bogus", "1", "plan.toml"], 2, "unknown option --bogus"),
-        (&["--hosts", "a", "--ssh", &away, "plan.toml"], 1, "a does not answer: no route\nsweep: no host answers\n"),
+        (&["--hosts", "a", "--ssh", &away, "plan.toml"], 1, "a does not answer: no route\nsweep: no host answers"),
         (
             &["--hosts", "a", "--ssh", &here, "--remote-napier", &other, "plan.toml"],
             1,

@@ -1,16 +1,13 @@
 //! `deploy/slurm/`: by hand, as Slurm would call it, and by a Slurm of one node.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{NAPIER, Running, has, pair};
+use napier_testkit::eventually;
+
+use crate::common::{NAPIER, Running, has, line, pair};
 use crate::hosts::program;
 use crate::{deploy, output, said, small_plan};
-
-/// Longest wait for a job.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn tasks_of_an_array_by_hand_give_the_bytes_of_one_run() {
@@ -65,10 +62,7 @@ fn an_array_of_slurm_survives_a_task_that_is_killed() {
     command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", one_node, &folder.file("slurm")]);
     command.arg(node.addresses()[0].0.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut slurm = Running(node.netns().run(|| command.spawn()).expect("entered").expect("it starts"));
-    let mut line = String::new();
-    let out = slurm.0.stdout.take().expect("it is piped");
-    BufReader::new(out).read_line(&mut line).expect("it speaks");
-    assert_eq!(line, "idle\n");
+    assert_eq!(line(slurm.0.stdout.take()), "idle\n");
 
     let text = UNRELIABLE.replace("NAPIER", NAPIER).replace("FOLDER", folder.file("").trim_end_matches('/'));
     let napier = program(&folder, "unreliable", &text);
@@ -82,17 +76,11 @@ fn an_array_of_slurm_survives_a_task_that_is_killed() {
         said.rsplit(' ').next().expect("a number").to_owned()
     };
     let log = folder.file(&format!("napier-merge-{}.log", submit()));
-    let begun = Instant::now();
-    while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("2 of 6 cells are missing")) {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", std::fs::read_to_string(&log));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("cells are missing", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("2 of 6 cells are missing"))
+    });
     assert!(!Path::new(&folder.file("result.json")).exists());
     submit();
-    let begun = Instant::now();
-    while !Path::new(&folder.file("result.json")).exists() {
-        assert!(begun.elapsed() < PATIENCE, "the second merge does not end");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the second merge ends", || Path::new(&folder.file("result.json")).exists());
     assert!(std::fs::read(folder.file("result.json")).expect("written") == whole);
 }

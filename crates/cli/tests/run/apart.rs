@@ -1,7 +1,7 @@
 //! Programs in another network namespace than the interface that their packets come through: pods on macvlan and ipvlan, and behind a veth that is
 //! routed to, with the traffic of a third namespace.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::process::{Output, Stdio};
 
 use napier_linux::Netns;
@@ -9,7 +9,7 @@ use napier_testkit::eventually;
 use serde_json::Value;
 
 use super::bench::{Bench, end, kill, stderr};
-use super::common::{NAPIER, Running, has, text};
+use super::common::{NAPIER, Running, has, line, text};
 use super::seen::Client;
 use super::{SUSPEND20, epoll_of};
 
@@ -28,9 +28,8 @@ impl Pod {
         let mut command = bench.command("python3");
         command.args([ECHO, "epoll", &port.to_string(), "0.0.0.0"]).stdout(Stdio::piped());
         let mut server = Running(netns.run(|| command.spawn()).expect("entered").expect("it starts"));
-        let mut line = String::new();
-        BufReader::new(server.0.stdout.take().expect("it is piped")).read_line(&mut line).expect("it speaks");
-        Self { netns, _server: server, pid: line.trim().parse().expect("its number") }
+        let pid = line(server.0.stdout.take()).trim().parse().expect("its number");
+        Self { netns, _server: server, pid }
     }
 
     fn run(&self, bench: &Bench, program: &str, args: &[&str]) -> Output {
@@ -71,7 +70,7 @@ impl Pod {
              echo 1 > /proc/sys/net/ipv4/ip_forward",
             pod.pid
         );
-        shell(bench, &script);
+        bench.run("sh", &["-ec", &script]);
         pod.shell(
             bench,
             &format!(
@@ -93,11 +92,6 @@ impl Pod {
     fn offload(&self, bench: &Bench, device: &str, name: &str) -> String {
         value(&text(&self.run(bench, "ethtool", &["-k", device])), name)
     }
-}
-
-fn shell(bench: &Bench, script: &str) {
-    let output = bench.output(bench.command("sh").args(["-ec", script]));
-    assert!(output.status.success(), "{script}: {}", stderr(&output));
 }
 
 /// `on` or `off`, of a line of `ethtool -k`.
@@ -275,8 +269,7 @@ fn both_ends_of_a_pair_are_put_back_after_a_kill() {
     let before = offloads();
     killed(&bench, "apart-outk", &pod);
     assert_eq!(offloads(), ("off".to_owned(), "on".to_owned()));
-    let undone = bench.napier(&["host", "undo"]);
-    assert!(undone.status.success(), "{}", stderr(&undone));
+    bench.undo(&[]);
     assert_eq!((offloads(), epoll_of(&bench, pod.pid)), (before, vec![vec![0, 0, 0]; 2]));
     assert!(bench.is_clean());
     // The pod is gone by then, and its namespace with it.
@@ -309,7 +302,7 @@ fn doctor_names_the_end_that_lets_packets_pass_by() {
         ids(&found, false).contains(&"nothing-polls".to_owned())
     });
     assert!(told.contains("ethtool -K apart-outd tso off, in its namespace"), "{told}");
-    shell(&bench, "ethtool -K apart-outd tso off");
+    bench.run("ethtool", &["-K", "apart-outd", "tso", "off"]);
     eventually("they do not any more", || {
         let found = document(&bench.napier(&["doctor", "--dev", "apart-ind", "--pid", &pid, "--json"]));
         let polled = found["facts"]["seen"]["apart-ind"]["received"]["polled"].as_u64();

@@ -1,12 +1,9 @@
 //! `napier run --attach`: a process that runs already.
 
-use std::process::Stdio;
-
 use napier_testkit::eventually;
 
 use super::bench::{Bench, end, stderr};
 use super::{SUSPEND20, WAITS, epoll_of, is_suspended};
-use crate::common::{NAPIER, Running};
 
 /// With an epoll instance that it set itself beside one that it did not.
 const SETS_ONE: &str = "
@@ -17,21 +14,14 @@ print(os.getpid())
 time.sleep(60)
 ";
 
-fn attach(bench: &Bench, pid: u32) -> Running {
-    let mut command = bench.command(NAPIER);
-    command.args(["run", "--dev", "server", "--mode", "suspend20", "--attach", &pid.to_string()]);
-    Running(bench.spawn(command.stderr(Stdio::piped())))
-}
-
 #[test]
 fn a_running_process_gets_a_mode_and_loses_it() {
     let Some(bench) = Bench::new("a_running_process_gets_a_mode_and_loses_it") else { return };
     let at_first = bench.napis();
-    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", SETS_ONE]).stdout(Stdio::piped()));
-    let pid = pid.parse().expect("a number");
+    let (process, pid) = bench.script(SETS_ONE);
     let before = epoll_of(&bench, pid);
     assert_eq!(before, [vec![0, 0, 0], vec![33, 16, 1]]);
-    let running = attach(&bench, pid);
+    let running = bench.attach("suspend20", pid);
     eventually("both are set", || epoll_of(&bench, pid) == [SUSPEND20, SUSPEND20]);
     assert!(is_suspended(&bench));
     assert_eq!(end(running, "-INT"), (Some(0), String::new()));
@@ -44,15 +34,13 @@ fn a_running_process_gets_a_mode_and_loses_it() {
 fn what_a_killed_command_left_of_a_process_is_put_back() {
     let Some(bench) = Bench::new("what_a_killed_command_left_of_a_process_is_put_back") else { return };
     let at_first = bench.napis();
-    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", SETS_ONE]).stdout(Stdio::piped()));
-    let pid = pid.parse().expect("a number");
+    let (process, pid) = bench.script(SETS_ONE);
     let before = epoll_of(&bench, pid);
-    let running = attach(&bench, pid);
+    let running = bench.attach("suspend20", pid);
     eventually("both are set", || epoll_of(&bench, pid) == [SUSPEND20, SUSPEND20]);
     end(running, "-KILL");
     assert_eq!(epoll_of(&bench, pid), [SUSPEND20, SUSPEND20]);
-    let next = bench.napier(&["host", "undo"]);
-    assert!(next.status.success(), "{}", stderr(&next));
+    bench.undo(&[]);
     assert_eq!((epoll_of(&bench, pid), bench.napis()), (before, at_first));
     drop(process);
 }
@@ -61,9 +49,8 @@ fn what_a_killed_command_left_of_a_process_is_put_back() {
 fn it_ends_with_the_process() {
     let Some(bench) = Bench::new("it_ends_with_the_process") else { return };
     let at_first = bench.napis();
-    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", WAITS]).stdout(Stdio::piped()));
-    let pid = pid.parse().expect("a number");
-    let mut running = attach(&bench, pid);
+    let (process, pid) = bench.script(WAITS);
+    let mut running = bench.attach("suspend20", pid);
     eventually("it is set", || epoll_of(&bench, pid) == [SUSPEND20]);
     drop(process);
     assert_eq!(running.0.wait().expect("it ends").code(), Some(0));

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 use serde_json::Value;
 
-use super::common::{Folder, NAPIER, Running, has};
+use super::WAITS;
+use super::common::{Folder, NAPIER, Running, has, text};
 
 /// What a test needs: an interface with instances, and a folder for journals.
 pub(crate) struct Bench {
@@ -92,6 +93,60 @@ impl Bench {
             panic!("it said nothing but {said}");
         }
         (running, line.trim().to_owned())
+    }
+
+    /// A program that runs in Python by itself, and the number that it prints.
+    pub(crate) fn script(&self, script: &str) -> (Running, u32) {
+        let (running, pid) = self.begin(self.command("python3").args(["-uc", script]).stdout(Stdio::piped()));
+        (running, pid.parse().expect("a number"))
+    }
+
+    /// A program that waits, under a mode.
+    pub(crate) fn waits(&self, mode: &str, more: &[&str]) -> (Running, u32) {
+        let (running, pid) = self.python(mode, more, WAITS);
+        (running, pid.parse().expect("a number"))
+    }
+
+    /// Such a run that was killed, and its program as well.
+    pub(crate) fn killed(&self, mode: &str) {
+        let (running, pid) = self.waits(mode, &[]);
+        end(running, "-KILL");
+        kill(pid, "-KILL");
+    }
+
+    /// `napier run --attach` of a process, running.
+    pub(crate) fn attach(&self, mode: &str, pid: u32) -> Running {
+        let mut command = self.command(NAPIER);
+        command.args(["run", "--dev", "server", "--mode", mode, "--attach", &pid.to_string()]);
+        Running(self.spawn(command.stderr(Stdio::piped())))
+    }
+
+    /// Runs a program that succeeds; what it printed.
+    pub(crate) fn run(&self, program: &str, args: &[&str]) -> String {
+        let output = self.output(self.command(program).args(args));
+        assert!(output.status.success(), "{program} {args:?}: {}", stderr(&output));
+        text(&output)
+    }
+
+    /// Puts back what is left, and says so.
+    pub(crate) fn undo(&self, more: &[&str]) -> String {
+        let output = self.napier(&[&["host", "undo"], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    }
+
+    /// What the instances have, in the order of a veth's queues, without the ids that they get anew.
+    pub(crate) fn values(&self) -> Vec<Value> {
+        let mut napis = self.napis();
+        let all = napis.as_array_mut().expect("a list");
+        all.iter_mut().for_each(|napi| drop(napi.as_object_mut().expect("an object").remove("id")));
+        all.clone()
+    }
+
+    /// How their interrupts are deferred, and for how long, and for how long they are suspended.
+    pub(crate) fn deferrals(&self) -> Vec<[u64; 3]> {
+        let names = ["defer-hard-irqs", "gro-flush-timeout", "irq-suspend-timeout"];
+        self.values().iter().map(|napi| names.map(|name| napi[name].as_u64().expect("a number"))).collect()
     }
 
     /// The instances of the server's interface, as the reader sees them.

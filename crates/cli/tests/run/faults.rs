@@ -2,25 +2,11 @@
 
 use std::process::{Command, Stdio};
 
-use napier_testkit::{Dice, eventually};
+use napier_testkit::{Dice, eventually, from_env};
 
 use super::bench::{Bench, end, kill, said, stderr};
-use super::{SUSPEND20, WAITS, epoll_of, is_suspended};
+use super::{SUSPEND20, epoll_of, is_suspended};
 use crate::common::{NAPIER, Running, has, text};
-
-/// What instances have, without the ids that they get anew.
-fn values(bench: &Bench) -> serde_json::Value {
-    let mut napis = bench.napis();
-    for napi in napis.as_array_mut().expect("a list") {
-        napi.as_object_mut().expect("an object").remove("id");
-    }
-    napis
-}
-
-fn ip(bench: &Bench, args: &[&str]) {
-    let output = bench.output(bench.command("ip").args(args));
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-}
 
 #[test]
 fn a_run_without_capabilities_says_which() {
@@ -45,7 +31,7 @@ fn programs_that_may_not_be_looked_into_are_said() {
     let script = format!("chown 65534 {state}; cp $(command -v sleep) {setuid}; chmod 4755 {setuid}");
     assert!(Command::new("sh").args(["-c", &script]).status().expect("sh is there").success());
     // What is in force already needs no capability.
-    let at_first = values(&bench);
+    let at_first = bench.values();
     let set = |values: [u32; 3]| {
         for napi in bench.napis().as_array().expect("a list") {
             let change = format!(
@@ -68,7 +54,7 @@ fn programs_that_may_not_be_looked_into_are_said() {
         );
     }
     set([0, 0, 0]);
-    assert_eq!(values(&bench), at_first);
+    assert_eq!(bench.values(), at_first);
     // Root may.
     let script = NOT_DUMPABLE.replace("time.sleep(0.3)", "print(os.getpid()); time.sleep(60)");
     let (running, pid) = bench.python("suspend20", &[], &script);
@@ -86,8 +72,8 @@ time.sleep(0.3)
 #[test]
 fn an_interface_that_goes_is_dropped() {
     let Some(bench) = Bench::new("an_interface_that_goes_is_dropped") else { return };
-    let (running, _) = bench.python("suspend20", &[], WAITS);
-    ip(&bench, &["link", "delete", "server"]);
+    let (running, _) = bench.waits("suspend20", &[]);
+    bench.run("ip", &["link", "delete", "server"]);
     let (status, said) = end(running, "-TERM");
     assert_eq!(status, Some(143), "{said}");
     assert!(said.contains("nothing to put back: ") && said.contains("server is gone"), "{said}");
@@ -97,22 +83,21 @@ fn an_interface_that_goes_is_dropped() {
 #[test]
 fn an_interface_that_moves_is_put_back_where_it_is() {
     let Some(bench) = Bench::new("an_interface_that_moves_is_put_back_where_it_is") else { return };
-    let at_first = values(&bench);
+    let at_first = bench.values();
     // The namespace of a process that this test has started elsewhere.
     let mut sleeper = bench.command("sleep");
     let sleeper = bench.client().netns().run(|| sleeper.arg("60").spawn()).expect("entered").expect("it starts");
     let sleeper = Running(sleeper);
     for is_killed in [false, true] {
-        let (running, pid) = bench.python("suspend20", &[], WAITS);
-        ip(&bench, &["link", "set", "server", "netns", &sleeper.0.id().to_string()]);
+        let (running, pid) = bench.waits("suspend20", &[]);
+        bench.run("ip", &["link", "set", "server", "netns", &sleeper.0.id().to_string()]);
         // It is down there, and shows no instances until it is up.
         let up = || Command::new("ip").args(["link", "set", "server", "up"]).status();
         assert!(bench.client().netns().run(up).expect("entered").expect("ip is there").success());
         if is_killed {
             end(running, "-KILL");
-            kill(pid.parse().expect("a number"), "-KILL");
-            let undone = bench.napier(&["host", "undo"]);
-            assert!(undone.status.success(), "{}", stderr(&undone));
+            kill(pid, "-KILL");
+            bench.undo(&[]);
         } else {
             let (status, said) = end(running, "-TERM");
             assert_eq!((status, said.contains("gone")), (Some(143), false), "{said}");
@@ -123,23 +108,23 @@ fn an_interface_that_moves_is_put_back_where_it_is() {
         let mut moved = Command::new("ip");
         moved.args(["link", "set", "server", "netns", &home.0.id().to_string()]);
         assert!(bench.client().netns().run(|| moved.status()).expect("entered").expect("ip is there").success());
-        ip(&bench, &["address", "add", "10.79.0.1/24", "dev", "server"]);
-        ip(&bench, &["link", "set", "server", "up"]);
-        assert_eq!(values(&bench), at_first);
+        bench.run("ip", &["address", "add", "10.79.0.1/24", "dev", "server"]);
+        bench.run("ip", &["link", "set", "server", "up"]);
+        assert_eq!(bench.values(), at_first);
     }
 }
 
 #[test]
 fn an_interface_with_another_name_is_put_back() {
     let Some(bench) = Bench::new("an_interface_with_another_name_is_put_back") else { return };
-    let at_first = values(&bench);
-    let (running, _) = bench.python("suspend20", &[], WAITS);
+    let at_first = bench.values();
+    let (running, _) = bench.waits("suspend20", &[]);
     // The instances are made anew, and veth keeps of theirs what it likes.
-    ip(&bench, &["link", "set", "server", "down"]);
-    ip(&bench, &["link", "set", "server", "name", "other", "up"]);
+    bench.run("ip", &["link", "set", "server", "down"]);
+    bench.run("ip", &["link", "set", "server", "name", "other", "up"]);
     let (status, said) = end(running, "-TERM");
     assert_eq!((status, said.contains("another program")), (Some(143), false), "{said}");
-    assert_eq!(values(&bench), at_first);
+    assert_eq!(bench.values(), at_first);
     assert!(bench.is_clean());
 }
 
@@ -151,37 +136,37 @@ fn an_interface_that_goes_down_and_up_gets_its_mode_again() {
     let first = bench.napis()[0]["id"].as_u64().expect("a number");
     let set = format!("{{\"id\": {first}, \"gro-flush-timeout\": 7777}}");
     assert!(bench.napier(&["napi-set", "--json", &set]).status.success());
-    let at_first = values(&bench);
+    let at_first = bench.values();
     for mode in ["suspend20", "defer20"] {
-        let (running, _) = bench.python(mode, &["--json"], WAITS);
-        let in_force = values(&bench);
+        let (running, _) = bench.waits(mode, &["--json"]);
+        let in_force = bench.values();
         assert_ne!(in_force, at_first);
         for _ in 0..DOWNS {
             let before = bench.napis();
-            ip(&bench, &["link", "set", "server", "down"]);
-            ip(&bench, &["link", "set", "server", "up"]);
+            bench.run("ip", &["link", "set", "server", "down"]);
+            bench.run("ip", &["link", "set", "server", "up"]);
             assert_ne!(bench.napis()[0]["id"], before[0]["id"], "they are others");
-            eventually("the mode is in force again", || values(&bench) == in_force);
+            eventually("the mode is in force again", || bench.values() == in_force);
         }
         let (status, said) = end(running, "-TERM");
         assert_eq!(status, Some(143), "{said}");
         assert_eq!(said.matches("has new NAPI instances (it went down and up)").count(), DOWNS, "{said}");
         let report: serde_json::Value = serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
         assert_eq!((&report["renewed"], &report["left"]), (&DOWNS.into(), &serde_json::json!([])), "{report}");
-        assert_eq!(values(&bench), at_first, "{said}");
+        assert_eq!(bench.values(), at_first, "{said}");
         assert!(bench.is_clean());
     }
     // The next command puts it back as well.
-    let (running, pid) = bench.python("suspend20", &[], WAITS);
-    let in_force = values(&bench);
-    ip(&bench, &["link", "set", "server", "down"]);
-    ip(&bench, &["link", "set", "server", "up"]);
-    eventually("the mode is in force again", || values(&bench) == in_force);
+    let (running, pid) = bench.waits("suspend20", &[]);
+    let in_force = bench.values();
+    bench.run("ip", &["link", "set", "server", "down"]);
+    bench.run("ip", &["link", "set", "server", "up"]);
+    eventually("the mode is in force again", || bench.values() == in_force);
     end(running, "-KILL");
-    kill(pid.parse().expect("a number"), "-KILL");
-    let undone = bench.napier(&["host", "undo"]);
-    assert!(undone.status.success() && !stderr(&undone).contains("left by"), "{}", stderr(&undone));
-    assert_eq!(values(&bench), at_first);
+    kill(pid, "-KILL");
+    let said = bench.undo(&[]);
+    assert!(!said.contains("left by"), "{said}");
+    assert_eq!(bench.values(), at_first);
     assert!(bench.is_clean());
 }
 
@@ -197,9 +182,7 @@ fn a_journal_that_is_held_for_a_moment_after_its_run_was_killed_is_put_back() {
     let Some(bench) = Bench::new(test) else { return };
     let at_first = bench.napis();
     for next in [&["host", "undo", "--stale"][..], &["run", "--dev", "server", "--mode", "base", "--", "true"]] {
-        let (running, pid) = bench.python("suspend20", &[], WAITS);
-        end(running, "-KILL");
-        kill(pid.parse().expect("a number"), "-KILL");
+        bench.killed("suspend20");
         assert!(is_suspended(&bench), "nobody was there to put it back");
         let mut holder = bench.command("flock");
         holder.args([journal(&bench).to_str().expect("a plain path"), "sh", "-c", "echo held; sleep 0.2"]);
@@ -313,9 +296,7 @@ fn a_damaged_journal_is_said_and_what_can_be_read_is_put_back() {
     let at_first = bench.napis();
     // A byte of this line is another one; the journal's first line is 0.
     for (line, put_back) in [(2, true), (0, false)] {
-        let (running, pid) = bench.python("suspend20", &[], WAITS);
-        end(running, "-KILL");
-        kill(pid.parse().expect("a number"), "-KILL");
+        bench.killed("suspend20");
         let path = journal(&bench);
         let mut bytes = std::fs::read(&path).expect("read");
         let starts = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
@@ -347,13 +328,13 @@ fn a_damaged_journal_is_said_and_what_can_be_read_is_put_back() {
 #[test]
 fn runs_that_are_killed_at_any_time_leave_nothing() {
     let Some(bench) = Bench::new("runs_that_are_killed_at_any_time_leave_nothing") else { return };
-    let kills = std::env::var("NAPIER_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
+    let kills = from_env("NAPIER_KILLS", 12);
     let at_first = bench.napis();
     let mut dice = Dice(7);
     let mut changed = 0;
     for round in 0..kills {
         let mut command = bench.command(NAPIER);
-        command.args(["run", "--dev", "server", "--mode", ["suspend20", "threaded", "defer200"][round % 3]]);
+        command.args(["run", "--dev", "server", "--mode", ["suspend20", "threaded", "defer200"][round as usize % 3]]);
         command.args(["--", "sleep", "0.05"]).stderr(Stdio::null());
         let running = Running(bench.spawn(&mut command));
         std::thread::sleep(std::time::Duration::from_micros(dice.roll(80_000)));
@@ -368,9 +349,8 @@ fn runs_that_are_killed_at_any_time_leave_nothing() {
             std::thread::sleep(std::time::Duration::from_micros(dice.roll(20_000)));
             end(undo, "-KILL");
         }
-        let undone = bench.napier(&["host", "undo"]);
-        assert!(undone.status.success(), "round {round}: {}", stderr(&undone));
-        assert_eq!(bench.napis(), at_first, "round {round}: {}", stderr(&undone));
+        let said = bench.undo(&[]);
+        assert_eq!(bench.napis(), at_first, "round {round}: {said}");
         assert!(bench.is_clean(), "round {round}");
     }
     eprintln!("{kills} runs were killed, {changed} of them while something was changed");

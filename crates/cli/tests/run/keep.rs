@@ -6,32 +6,14 @@ use std::process::{Command, Output, Stdio};
 use napier_testkit::eventually;
 use serde_json::{Value, json};
 
-use super::WAITS;
 use super::bench::{Bench, end, kill, stderr};
+use super::{SUSPEND20, SUSPENDED, WAITS, epoll_of};
 use crate::common::{Folder, NAPIER, Running, has, text};
-
-const SUSPENDED: [u64; 3] = [100, 20_000, 20_000_000];
-
-/// What instances have, in the order of their queues.
-fn values(bench: &Bench) -> Vec<[u64; 3]> {
-    let names = ["defer-hard-irqs", "gro-flush-timeout", "irq-suspend-timeout"];
-    let of = |napi: &Value| names.map(|name| napi[name].as_u64().expect("a number"));
-    bench.napis().as_array().expect("a list").iter().map(of).collect()
-}
 
 fn keep(bench: &Bench, more: &[&str]) -> Running {
     let mut command = bench.command(NAPIER);
     command.args(["mode", "keep", "--dev", "server", "--mode", "suspend20"]).args(more);
     Running(bench.spawn(command.stderr(Stdio::piped())))
-}
-
-fn run(bench: &Bench, program: &str, args: &[&str]) {
-    let output = bench.output(bench.command(program).args(args));
-    assert!(output.status.success(), "{program} {args:?}: {}", stderr(&output));
-}
-
-fn epoll_of(bench: &Bench, pid: u32) -> Value {
-    bench.fds(pid)["epoll"].clone()
 }
 
 #[test]
@@ -41,25 +23,25 @@ fn a_mode_is_kept_whatever_becomes_of_the_interface() {
         return;
     }
     let Some(bench) = Bench::with_queues(test, "server", 3, false) else { return };
-    let at_first = values(&bench);
+    let at_first = bench.deferrals();
     let running = keep(&bench, &["--queues", "0-1"]);
-    let is_kept = || values(&bench) == [SUSPENDED, SUSPENDED, [0, 0, 0]];
+    let is_kept = || bench.deferrals() == [SUSPENDED, SUSPENDED, [0, 0, 0]];
     eventually("it is in force", is_kept);
     for what in ["down and up", "fewer queues and more", "offload off and on", "a reset", "another's value"] {
         match what {
             "down and up" => {
-                run(&bench, "ip", &["link", "set", "server", "down"]);
-                run(&bench, "ip", &["link", "set", "server", "up"]);
+                bench.run("ip", &["link", "set", "server", "down"]);
+                bench.run("ip", &["link", "set", "server", "up"]);
             }
             "fewer queues and more" => {
-                run(&bench, "ethtool", &["-L", "server", "rx", "1"]);
-                eventually("the first has it", || values(&bench) == [SUSPENDED]);
-                run(&bench, "ethtool", &["-L", "server", "rx", "3"]);
+                bench.run("ethtool", &["-L", "server", "rx", "1"]);
+                eventually("the first has it", || bench.deferrals() == [SUSPENDED]);
+                bench.run("ethtool", &["-L", "server", "rx", "3"]);
             }
             "offload off and on" => {
-                run(&bench, "ethtool", &["-K", "server", "gro", "off"]);
-                assert_eq!(values(&bench), [[0; 3]; 0]);
-                run(&bench, "ethtool", &["-K", "server", "gro", "on"]);
+                bench.run("ethtool", &["-K", "server", "gro", "off"]);
+                assert_eq!(bench.deferrals(), [[0; 3]; 0]);
+                bench.run("ethtool", &["-K", "server", "gro", "on"]);
             }
             // A driver that is reset gives its instances what they were made with.
             what => {
@@ -76,7 +58,7 @@ fn a_mode_is_kept_whatever_becomes_of_the_interface() {
     let (status, said) = end(running, "-TERM");
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("suspend20 is in force on queues 0-1 of server"), "{said}");
-    assert_eq!(values(&bench), at_first, "{said}");
+    assert_eq!(bench.deferrals(), at_first, "{said}");
     assert!(bench.is_clean());
 }
 
@@ -84,17 +66,17 @@ fn a_mode_is_kept_whatever_becomes_of_the_interface() {
 fn an_interface_that_is_not_there_is_waited_for() {
     let test = "an_interface_that_is_not_there_is_waited_for";
     let Some(bench) = Bench::with_queues(test, "server", 2, false) else { return };
-    run(&bench, "ip", &["link", "set", "server", "name", "other"]);
+    bench.run("ip", &["link", "set", "server", "name", "other"]);
     let running = keep(&bench, &[]);
     std::thread::sleep(std::time::Duration::from_millis(200));
-    run(&bench, "ip", &["link", "set", "other", "name", "server"]);
-    eventually("it is in force", || values(&bench) == [SUSPENDED; 2]);
+    bench.run("ip", &["link", "set", "other", "name", "server"]);
+    eventually("it is in force", || bench.deferrals() == [SUSPENDED; 2]);
     // It goes for good, and another one of its name comes.
-    run(&bench, "ip", &["link", "delete", "server"]);
-    run(&bench, "ip", &["link", "add", "server", "type", "veth", "peer", "name", "peer"]);
-    run(&bench, "ethtool", &["-K", "server", "gro", "on"]);
+    bench.run("ip", &["link", "delete", "server"]);
+    bench.run("ip", &["link", "add", "server", "type", "veth", "peer", "name", "peer"]);
+    bench.run("ethtool", &["-K", "server", "gro", "on"]);
     for name in ["server", "peer"] {
-        run(&bench, "ip", &["link", "set", name, "up"]);
+        bench.run("ip", &["link", "set", name, "up"]);
     }
     eventually("it is in force on the other one", || {
         let got = bench.napier(&["napi-get", "--dump", "--dev", "server", "--json"]);
@@ -111,21 +93,20 @@ fn an_interface_that_is_not_there_is_waited_for() {
 #[test]
 fn what_a_killed_keeper_left_is_put_back() {
     let Some(bench) = Bench::new("what_a_killed_keeper_left_is_put_back") else { return };
-    let at_first = values(&bench);
-    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", WAITS]).stdout(Stdio::piped()));
-    let pid: u32 = pid.parse().expect("a number");
+    let at_first = bench.deferrals();
+    let (process, pid) = bench.script(WAITS);
     let before = epoll_of(&bench, pid);
     let running = keep(&bench, &["--attach", &pid.to_string()]);
-    eventually("both halves are in force", || epoll_of(&bench, pid) != before && values(&bench) == [SUSPENDED; 2]);
+    eventually("both halves are in force", || epoll_of(&bench, pid) != before && bench.deferrals() == [SUSPENDED; 2]);
     end(running, "-KILL");
-    assert!(bench.napier(&["host", "undo", "--stale"]).status.success());
-    assert_eq!((epoll_of(&bench, pid), values(&bench)), (before.clone(), at_first.clone()));
+    bench.undo(&["--stale"]);
+    assert_eq!((epoll_of(&bench, pid), bench.deferrals()), (before.clone(), at_first.clone()));
     // It ends with its process.
     let mut running = keep(&bench, &["--attach", &pid.to_string()]);
     eventually("it is in force again", || epoll_of(&bench, pid) != before);
     drop(process);
     assert_eq!(running.0.wait().expect("it ends").code(), Some(0));
-    assert_eq!(values(&bench), at_first);
+    assert_eq!(bench.deferrals(), at_first);
     assert!(bench.is_clean());
 }
 
@@ -171,13 +152,10 @@ fn a_unit_that_is_started_anew_gets_its_mode_again() {
     let unit = format!("napier-test-{}.service", std::process::id());
     let Some(group) = Group::new(test, &unit) else { return };
     let running = keep(&bench, &["--unit", &unit]);
-    eventually("the device's half is in force without the program", || values(&bench) == [SUSPENDED; 2]);
+    eventually("the device's half is in force without the program", || bench.deferrals() == [SUSPENDED; 2]);
     for _ in 0..3 {
         let (program, pid) = group.start(&bench);
-        eventually("the program's half is in force", || {
-            let found = epoll_of(&bench, pid);
-            found[0].as_array().is_some_and(|one| one[1..] == [json!(0), json!(64), json!(1)])
-        });
+        eventually("the program's half is in force", || epoll_of(&bench, pid) == [SUSPEND20]);
         let listed = bench.napier(&["mode", "list", "--no-look", "--json"]);
         let listed: Value = serde_json::from_str(&text(&listed)).expect("JSON");
         let row = &listed["modes"][0];

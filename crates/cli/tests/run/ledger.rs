@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, end, kill, stderr};
 use super::{SUSPEND20, WAITS, epoll_of, is_suspended};
-use crate::common::{NAPIER, Running, text};
+use crate::common::{NAPIER, text};
 
 /// A program that has set for itself what suspend20 and busy-read set, beside what it has as it was made; and a child that has the
 /// same by its parent.
@@ -27,23 +27,19 @@ time.sleep(60)
 #[test]
 fn what_a_program_had_set_itself_is_left_as_it_was() {
     let Some(bench) = Bench::new("what_a_program_had_set_itself_is_left_as_it_was") else { return };
-    bench.output(bench.command("ip").args(["link", "set", "lo", "up"]));
-    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", OWN]).stdout(Stdio::piped()));
-    let pid: u32 = pid.parse().expect("a number");
+    bench.run("ip", &["link", "set", "lo", "up"]);
+    let (process, pid) = bench.script(OWN);
     let before = bench.fds(pid);
     for (mode, signal) in [("suspend20", "-INT"), ("suspend20", "-KILL"), ("busy-read", "-INT"), ("busy-read", "-KILL")]
     {
-        let mut command = bench.command(NAPIER);
-        command.args(["run", "--dev", "server", "--mode", mode, "--attach", &pid.to_string()]);
-        let running = Running(bench.spawn(command.stderr(Stdio::piped())));
+        let running = bench.attach(mode, pid);
         eventually("it is in force", || match mode {
             "suspend20" => epoll_of(&bench, pid) == [SUSPEND20, SUSPEND20],
             _ => bench.fds(pid)["sockets"].as_array().expect("a list").iter().all(|one| one[1] == 400 && one[2] == 1),
         });
         end(running, signal);
-        let undone = bench.napier(&["host", "undo"]);
-        assert!(undone.status.success(), "{}", stderr(&undone));
-        assert_eq!(bench.fds(pid), before, "{mode} {signal}: {}", stderr(&undone));
+        let said = bench.undo(&[]);
+        assert_eq!(bench.fds(pid), before, "{mode} {signal}: {said}");
         assert!(bench.is_clean());
     }
     let children = napier_linux::process::descendants(pid);
@@ -112,13 +108,9 @@ os.kill(os.getppid(), signal.SIGKILL)
 #[test]
 fn who_holds_what_is_shown_and_named_by_undo() {
     let Some(bench) = Bench::new("who_holds_what_is_shown_and_named_by_undo") else { return };
-    let show = |args: &[&str]| {
-        let output = bench.napier(&[&["host", "show"], args].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
-        text(&output)
-    };
+    let show = |args: &[&str]| bench.run(NAPIER, &[&["host", "show"], args].concat());
     assert!(show(&[]).contains("Nothing is changed by Napier"));
-    let (running, program) = bench.python("suspend20", &[], WAITS);
+    let (running, program) = bench.waits("suspend20", &[]);
     let pid = running.0.id();
     let said = show(&[]);
     assert!(said.contains(&format!("by napier run, pid {pid}, since ")), "{said}");
@@ -135,7 +127,8 @@ fn who_holds_what_is_shown_and_named_by_undo() {
         "{}",
         stderr(&undone)
     );
-    assert!(bench.napier(&["host", "undo", "--stale"]).status.success(), "running commands are none of its matter");
+    // Running commands are none of its matter.
+    bench.undo(&["--stale"]);
     // One whose journal is in another folder is known by the lock of the machine.
     let mut elsewhere = bench.command(NAPIER);
     elsewhere.env("NAPIER_STATE_DIRECTORY", bench.folder.file("other")).args(["host", "show"]);
@@ -143,12 +136,12 @@ fn who_holds_what_is_shown_and_named_by_undo() {
     assert!(said.contains(&format!("server: another napier, pid {pid}")), "{said}");
     // Killed, it is still shown by what only looks.
     end(running, "-KILL");
-    kill(program.parse().expect("a number"), "-KILL");
+    kill(program, "-KILL");
     assert!(show(&[]).contains("which has ended: the next napier puts it back"));
     let would = text(&bench.napier(&["host", "undo", "--dry-run"]));
     assert!(would.contains(": back to 0") && would.contains(" settings would be put back; nothing was."), "{would}");
     assert!(is_suspended(&bench));
-    assert!(bench.napier(&["host", "undo"]).status.success());
+    bench.undo(&[]);
     assert!(show(&[]).contains("Nothing is changed by Napier") && bench.is_clean());
 }
 
@@ -169,13 +162,11 @@ fn a_services_own_folder_is_not_the_journals() {
     assert!(stderr(&second).contains("another napier (pid "), "{}", stderr(&second));
     end(running, "-KILL");
     kill(pid.parse().expect("a number"), "-KILL");
-    assert!(bench.napier(&["host", "undo"]).status.success());
+    bench.undo(&[]);
     assert_eq!(bench.napis(), at_first);
     assert!(!["one", "two"].iter().any(|name| std::path::Path::new(&bench.folder.file(name)).exists()));
     // What a version before has left there is found by a command that is given it.
-    let (running, pid) = bench.python("suspend20", &[], WAITS);
-    end(running, "-KILL");
-    kill(pid.parse().expect("a number"), "-KILL");
+    bench.killed("suspend20");
     std::fs::rename(bench.folder.file("state"), bench.folder.file("one")).expect("moved");
     let mut undo = bench.command(NAPIER);
     let undo = bench.output(undo.env("STATE_DIRECTORY", bench.folder.file("one")).args(["host", "undo"]));
@@ -233,7 +224,7 @@ print(closed > 100, stale, taken * 200 <= tried)
 #[test]
 fn what_a_program_closes_is_closed() {
     let Some(bench) = Bench::new("what_a_program_closes_is_closed") else { return };
-    bench.output(bench.command("ip").args(["link", "set", "lo", "up"]));
+    bench.run("ip", &["link", "set", "lo", "up"]);
     for how in [&["--mode", "busy-read"][..], &["--mode", "base", "--steer"]] {
         let args = [&["run", "--dev", "server"], how, &["--", "python3", "-c", CLOSES]].concat();
         let output = bench.napier(&args);

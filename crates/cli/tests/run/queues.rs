@@ -3,18 +3,15 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use napier_testkit::{Dice, eventually};
+use napier_testkit::{Dice, eventually, from_env};
 use serde_json::{Value, json};
 
-use super::WAITS;
 use super::bench::{Bench, end, kill, stderr};
+use super::{SUSPENDED, WAITS};
 use crate::common::{NAPIER, Running, text};
 
 /// Kills in a test of seconds; `NAPIER_KILLS` for more.
-const KILLS: u32 = 10;
-
-/// What an instance has, without the id that it gets anew.
-type Values = Value;
+const KILLS: u64 = 10;
 
 fn bench(test: &str) -> Option<Bench> {
     let bench = Bench::with_queues(test, "server", 3, false)?;
@@ -26,25 +23,15 @@ fn bench(test: &str) -> Option<Bench> {
     Some(bench)
 }
 
-/// What the instance of each queue has; those of a veth are in the order of its queues.
-fn values(bench: &Bench) -> Vec<Values> {
-    let mut napis = bench.napis();
-    let all = napis.as_array_mut().expect("a list");
-    all.iter_mut().for_each(|napi| drop(napi.as_object_mut().expect("an object").remove("id")));
-    all.clone()
-}
-
-fn has(values: &Values, wanted: [u64; 3]) -> bool {
+fn has(values: &Value, wanted: [u64; 3]) -> bool {
     json!([values["defer-hard-irqs"], values["gro-flush-timeout"], values["irq-suspend-timeout"]]) == json!(wanted)
 }
 
-const SUSPENDED: [u64; 3] = [100, 20_000, 20_000_000];
 const DEFERRED: [u64; 3] = [100, 200_000, 0];
 
 /// A run that is in force, and its program.
 fn run(bench: &Bench, mode: &str, queues: &str) -> (Running, u32) {
-    let (running, pid) = bench.python(mode, &["--queues", queues], WAITS);
-    (running, pid.parse().expect("a number"))
+    bench.waits(mode, &["--queues", queues])
 }
 
 /// Ends a run, or kills it and its program; the next command puts back what is left.
@@ -52,8 +39,8 @@ fn finish(bench: &Bench, (running, program): (Running, u32), is_killed: bool) {
     if is_killed {
         end(running, "-KILL");
         kill(program, "-KILL");
-        let undone = bench.napier(&["host", "undo", "--stale"]);
-        assert!(undone.status.success() && !stderr(&undone).contains("left by"), "{}", stderr(&undone));
+        let said = bench.undo(&["--stale"]);
+        assert!(!said.contains("left by"), "{said}");
     } else {
         let (status, said) = end(running, "-TERM");
         assert_eq!(status, Some(143), "{said}");
@@ -64,22 +51,22 @@ fn finish(bench: &Bench, (running, program): (Running, u32), is_killed: bool) {
 #[test]
 fn two_runs_have_queues_of_their_own_and_leave_the_third() {
     let Some(bench) = bench("two_runs_have_queues_of_their_own_and_leave_the_third") else { return };
-    let at_first = values(&bench);
+    let at_first = bench.values();
     for is_first_over_first in [true, false] {
         for killed in [[false, false], [true, false], [false, true], [true, true]] {
             let one = run(&bench, "suspend20", "0");
             let two = run(&bench, "defer200", "2");
-            let now = values(&bench);
+            let now = bench.values();
             assert!(has(&now[0], SUSPENDED) && has(&now[2], DEFERRED), "{now:?}");
             assert_eq!(now[1], at_first[1]);
             let (first, second, left, mode) =
                 if is_first_over_first { (one, two, 2, DEFERRED) } else { (two, one, 0, SUSPENDED) };
             finish(&bench, first, killed[0]);
-            let now = values(&bench);
+            let now = bench.values();
             assert!(has(&now[left], mode), "the other run goes on: {now:?}");
             (0..3).filter(|at| *at != left).for_each(|at| assert_eq!(now[at], at_first[at], "queue {at}"));
             finish(&bench, second, killed[1]);
-            assert_eq!(values(&bench), at_first);
+            assert_eq!(bench.values(), at_first);
             assert!(bench.is_clean());
         }
     }
@@ -88,10 +75,10 @@ fn two_runs_have_queues_of_their_own_and_leave_the_third() {
 #[test]
 fn what_another_run_has_is_refused_and_named() {
     let Some(bench) = bench("what_another_run_has_is_refused_and_named") else { return };
-    let at_first = values(&bench);
+    let at_first = bench.values();
     let one = run(&bench, "suspend20", "0-1");
     let pid = one.0.0.id();
-    let in_force = values(&bench);
+    let in_force = bench.values();
     let refused = |more: &[&str], in_other_folder: bool| {
         let mut command = bench.command(NAPIER);
         if in_other_folder {
@@ -112,14 +99,14 @@ fn what_another_run_has_is_refused_and_named() {
     }
     let tuned = bench.napier(&["host", "tune", "--dev", "server"]);
     assert!(!tuned.status.success() && stderr(&tuned).contains(&format!("pid {pid}")), "{}", stderr(&tuned));
-    assert_eq!(values(&bench), in_force);
+    assert_eq!(bench.values(), in_force);
     // Who has the whole interface has each queue.
     finish(&bench, one, false);
-    let (whole, program) = bench.python("suspend20", &[], WAITS);
+    let (whole, program) = bench.waits("suspend20", &[]);
     let said = refused(&["--queues", "2"], true);
     assert!(said.contains(&format!("another napier (pid {}) has server:", whole.0.id())), "{said}");
-    finish(&bench, (whole, program.parse().expect("a number")), false);
-    assert_eq!(values(&bench), at_first);
+    finish(&bench, (whole, program), false);
+    assert_eq!(bench.values(), at_first);
 }
 
 #[test]
@@ -175,20 +162,20 @@ fn each_owner_is_shown() {
 #[test]
 fn an_interface_that_goes_down_and_up_gets_the_modes_of_its_queues_again() {
     let Some(bench) = bench("an_interface_that_goes_down_and_up_gets_the_modes_of_its_queues_again") else { return };
-    let at_first = values(&bench);
+    let at_first = bench.values();
     let (one, two) = (run(&bench, "suspend20", "2"), run(&bench, "defer200", "0"));
     for how in [&["link", "set", "server", "down"][..], &["link", "set", "server", "up"]] {
         assert!(bench.output(bench.command("ip").args(how)).status.success());
     }
     eventually("both are in force again", || {
-        let now = values(&bench);
+        let now = bench.values();
         has(&now[2], SUSPENDED) && has(&now[0], DEFERRED)
     });
     // The kernel has made it anew.
-    let third = values(&bench)[1].clone();
+    let third = bench.values()[1].clone();
     finish(&bench, one, true);
     finish(&bench, two, false);
-    let now = values(&bench);
+    let now = bench.values();
     assert_eq!((&now[0], &now[1], &now[2]), (&at_first[0], &third, &at_first[2]));
     assert!(bench.is_clean());
 }
@@ -197,8 +184,8 @@ fn an_interface_that_goes_down_and_up_gets_the_modes_of_its_queues_again() {
 #[test]
 fn runs_that_are_killed_at_any_moment_leave_nothing() {
     let Some(bench) = bench("runs_that_are_killed_at_any_moment_leave_nothing") else { return };
-    let kills = std::env::var("NAPIER_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
-    let at_first = values(&bench);
+    let kills = from_env("NAPIER_KILLS", KILLS);
+    let at_first = bench.values();
     let mut dice = Dice(0x5eed);
     // It outlives the kills on a machine that is busy.
     let (running, program) = bench.python("suspend20", &["--queues", "2"], &WAITS.replace("poll(60)", "poll(3600)"));
@@ -225,13 +212,12 @@ fn runs_that_are_killed_at_any_moment_leave_nothing() {
             });
         }
         drop(runs);
-        let undone = bench.napier(&["host", "undo", "--stale"]);
-        assert!(undone.status.success(), "{at}: {}", stderr(&undone));
-        let now = values(&bench);
-        assert_eq!((&now[0], &now[1]), (&at_first[0], &at_first[1]), "{at}: {}", stderr(&undone));
+        let said = bench.undo(&["--stale"]);
+        let now = bench.values();
+        assert_eq!((&now[0], &now[1]), (&at_first[0], &at_first[1]), "{at}: {said}");
         assert!(has(&now[2], SUSPENDED), "{at}: {now:?}");
     }
     finish(&bench, third, false);
-    assert_eq!(values(&bench), at_first);
+    assert_eq!(bench.values(), at_first);
     assert!(bench.is_clean());
 }

@@ -112,8 +112,7 @@ fn rings_of_each_kind_poll_and_are_put_back() {
         // The next command is there for what a killed one leaves.
         end(attach(&bench, pid, ring), "-KILL");
         assert_eq!(polling(pid, ring), Some(64), "{kind}: nothing was there to put it back");
-        let next = bench.napier(&["host", "undo", "--stale"]);
-        assert!(next.status.success(), "{}", stderr(&next));
+        bench.undo(&["--stale"]);
         assert_eq!((polling(pid, ring), bench.napis()), (None, at_first.clone()), "{kind}");
         assert!(bench.is_clean());
         client.end();
@@ -178,9 +177,9 @@ fn a_ring_of_one_thread_is_named_and_strict_is_in_time_for_it() {
     let client = Client::begin(&bench, 7116);
     eventually("the ring is enabled", || window(&bench, pid).1 > 0);
     end(running, "-KILL");
-    let next = bench.napier(&["host", "undo", "--stale"]);
-    assert!(stderr(&next).contains("keeps what it has until it is closed"), "{}", stderr(&next));
-    assert_eq!((next.status.code(), bench.napis()), (Some(0), at_first));
+    let said = bench.undo(&["--stale"]);
+    assert!(said.contains("keeps what it has until it is closed"), "{said}");
+    assert_eq!(bench.napis(), at_first);
     assert!(bench.is_clean());
     client.end();
 }
@@ -225,8 +224,7 @@ fn a_ring_that_its_program_has_registered_has_that_again() {
             let noted = if own == 64 { "descriptors of ring_echo" } else { "IORING_REGISTER_NAPI of descriptor" };
             eventually("it is noted", || text(&bench.napier(&["host", "show"])).contains(noted));
             end(running, signal);
-            let next = bench.napier(&["host", "undo", "--stale"]);
-            assert!(next.status.success(), "{}", stderr(&next));
+            bench.undo(&["--stale"]);
             assert_eq!(polling(pid, ring), Some(own), "{signal}");
             assert!(bench.is_clean());
         }

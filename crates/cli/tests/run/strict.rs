@@ -65,7 +65,7 @@ except PermissionError:
 fn a_descriptor_has_its_mode_before_the_call_returns() {
     let Some(bench) = Bench::new("a_descriptor_has_its_mode_before_the_call_returns") else { return };
     let at_first = bench.napis();
-    bench.output(bench.command("ip").args(["link", "set", "lo", "up"]));
+    bench.run("ip", &["link", "set", "lo", "up"]);
     for (mode, script, said) in [("suspend20", EPOLLS, "5\n"), ("busy-read", SOCKETS, "denied\n")] {
         let args = ["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-c", script];
         let output = bench.napier(&args);
@@ -134,7 +134,7 @@ fn a_program_goes_on_when_the_command_that_answers_it_was_killed() {
         assert!(said().lines().all(|line| line.ends_with(" ok")), "{}", said());
         std::fs::write(format!("{folder}/end"), "").expect("written");
         napier_testkit::eventually("the keeper ends with the last of them", || keepers(&folder_of(&bench)) == 0);
-        assert!(bench.napier(&["host", "undo"]).status.success());
+        bench.undo(&[]);
         // The same end where the command was not killed.
         let mut command = bench.command(NAPIER);
         command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-uc", MAKES, &folder]);

@@ -33,10 +33,10 @@ impl Groups {
     }
 
     /// Puts a process into one.
-    fn put(&self, path: &str, pid: &str) -> PathBuf {
+    fn put(&self, path: &str, pid: u32) -> PathBuf {
         let folder = self.0.join(path);
         std::fs::create_dir_all(&folder).expect("made");
-        std::fs::write(folder.join("cgroup.procs"), pid).expect("moved");
+        std::fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("moved");
         folder
     }
 
@@ -64,10 +64,6 @@ impl Drop for Groups {
         }
         remove(&self.0);
     }
-}
-
-fn waits(bench: &Bench) -> (Running, String) {
-    bench.begin(bench.command("python3").args(["-uc", WAITS]).stdout(Stdio::piped()))
 }
 
 /// The command, with programs of these names that print what is given.
@@ -115,19 +111,19 @@ fn a_program_is_named_as_people_name_it() {
         (&pod, &[("crictl", crictl)], ["--pod", "shop/web-0"]),
     ];
     for (path, tools, args) in rows {
-        let (first, pid) = waits(&bench);
-        groups.put(path, &pid);
+        let (first, pid) = bench.script(WAITS);
+        groups.put(path, pid);
         let running = Running(bench.spawn(&mut napier(&bench, tools, &args)));
-        eventually(&format!("{args:?}"), || epoll_of(&bench, pid.parse().expect("a number")) == [SUSPEND20]);
+        eventually(&format!("{args:?}"), || epoll_of(&bench, pid) == [SUSPEND20]);
         // One that gets there later, and whose parent is none of the program's.
-        let (second, later) = waits(&bench);
-        assert_eq!(epoll_of(&bench, later.parse().expect("a number")), [[0, 0, 0]]);
-        groups.put(path, &later);
-        eventually("the second one", || epoll_of(&bench, later.parse().expect("a number")) == [SUSPEND20]);
+        let (second, later) = bench.script(WAITS);
+        assert_eq!(epoll_of(&bench, later), [[0, 0, 0]]);
+        groups.put(path, later);
+        eventually("the second one", || epoll_of(&bench, later) == [SUSPEND20]);
         let (status, said) = end(running, "-INT");
         assert_eq!(status, Some(0), "{args:?}: {said}");
-        for pid in [&pid, &later] {
-            assert_eq!(epoll_of(&bench, pid.parse().expect("a number")), [[0, 0, 0]], "{args:?}");
+        for pid in [pid, later] {
+            assert_eq!(epoll_of(&bench, pid), [[0, 0, 0]], "{args:?}");
         }
         assert_eq!(bench.napis(), at_first);
         assert!(bench.is_clean());
@@ -140,15 +136,15 @@ fn it_ends_with_the_control_group_and_not_before() {
     let test = "it_ends_with_the_control_group_and_not_before";
     let Some(bench) = Bench::new(test) else { return };
     let Some(groups) = Groups::new("ended") else { return };
-    let (first, pid) = waits(&bench);
-    let folder = groups.put("ended-web.service", &pid);
+    let (first, pid) = bench.script(WAITS);
+    let folder = groups.put("ended-web.service", pid);
     let mut running = Running(bench.spawn(&mut napier(&bench, &[], &["--cgroup", &folder.display().to_string()])));
-    eventually("it is set", || epoll_of(&bench, pid.parse().expect("a number")) == [SUSPEND20]);
+    eventually("it is set", || epoll_of(&bench, pid) == [SUSPEND20]);
     drop(first);
     // A unit that is started anew in the same control group.
-    let (second, pid) = waits(&bench);
-    groups.put("ended-web.service", &pid);
-    eventually("it is set again", || epoll_of(&bench, pid.parse().expect("a number")) == [SUSPEND20]);
+    let (second, pid) = bench.script(WAITS);
+    groups.put("ended-web.service", pid);
+    eventually("it is set again", || epoll_of(&bench, pid) == [SUSPEND20]);
     drop(second);
     drop(groups);
     assert_eq!(running.0.wait().expect("it ends").code(), Some(0));

@@ -27,6 +27,7 @@ use anyhow::Context as _;
 use act::Act;
 use disturb::Done;
 use ledger::Losses;
+use napier_testkit::from_env;
 
 /// Length of an act.
 const ACT: Duration = Duration::from_millis(2_500);
@@ -79,13 +80,6 @@ fn run(seed: u64, wanted: Duration) -> anyhow::Result<FaultReport> {
         report.acts += 1;
     }
     Ok(report)
-}
-
-fn from_env(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}")),
-        Err(_) => default,
-    }
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use napier_rng::{Xoshiro256PlusPlus, below};
 use napier_runtime::RealTime;
+use napier_sys::sched::pin_current_thread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::now_ns;
-use crate::watch::{Span, pin_to};
+use crate::watch::Span;
 
 /// Priority of the hog: that of the engine's softirq threads, which do not get the CPU while it has it.
 const HOG_PRIORITY: i32 = 50;
@@ -96,7 +97,7 @@ impl Disturber {
             }
             Kind::Hog { cpu } => {
                 let hogged = std::thread::spawn(move || {
-                    pin_to(cpu);
+                    pin_current_thread(cpu);
                     let _real_time = RealTime::begin(HOG_PRIORITY).ok()?;
                     let begun = std::time::Instant::now();
                     while begun.elapsed() < HOG {

@@ -6,9 +6,10 @@
 use std::time::{Duration, Instant};
 
 use napier_rng::{Xoshiro256PlusPlus, below, stream};
+use napier_testkit::from_env;
 
 use crate::child::{Dev, Said, Task};
-use crate::{Program, from_env, pair};
+use crate::{Program, pair};
 
 /// Until a client that comes from the ports of one that was killed is connected.
 const CONNECT_MAX: Duration = Duration::from_secs(1);

@@ -23,6 +23,7 @@ use disturb::{Disturbance, Disturber, Kind};
 use judge::{Blame, Judged, incidents, journal, judge};
 use napier_linux::Netns;
 use napier_rng::{below, stream};
+use napier_testkit::from_env;
 use napier_testnet::{self as net, Veth, VethConfig};
 use watch::{Span, Watch};
 
@@ -37,13 +38,6 @@ fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).expect("the machine has booted") * 1_000_000_000
         + u64::try_from(now.tv_nsec).expect("a fraction")
-}
-
-fn from_env(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}")),
-        Err(_) => default,
-    }
 }
 
 /// A child process and its lines. It ends with this.

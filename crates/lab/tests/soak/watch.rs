@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use napier_runtime::RealTime;
+use napier_sys::sched::pin_current_thread;
 
 use crate::now_ns;
 
@@ -166,7 +167,7 @@ fn thread_at(folder: &Path) -> Option<(String, ThreadAt)> {
 }
 
 fn watch_cpu(cpu: usize, stop: &AtomicBool, seen: &Mutex<Watched>) {
-    pin_to(cpu);
+    pin_current_thread(cpu);
     while !stop.load(Ordering::Acquire) {
         let due_ns = now_ns() + u64::try_from(WATCHDOG.as_nanos()).expect("short");
         std::thread::sleep(WATCHDOG);
@@ -176,13 +177,6 @@ fn watch_cpu(cpu: usize, stop: &AtomicBool, seen: &Mutex<Watched>) {
             seen.lock().expect("no panic while held").late.push((cpu, late));
         }
     }
-}
-
-/// Keeps the calling thread on one processor; where the system refuses, it runs where it may.
-pub(crate) fn pin_to(cpu: usize) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 #[cfg(test)]
