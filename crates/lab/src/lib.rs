@@ -33,17 +33,3 @@ pub mod stats;
 pub mod subject;
 pub mod suggest;
 pub mod wrap;
-
-/// Moved to [`applied`].
-#[deprecated(since = "0.3.0", note = "it is `applied`")]
-pub mod in_force {
-    pub use crate::applied::{Applied as InForce, COALESCING, Coalesce, XDP, coalesce, coalescing, of, xdp};
-}
-
-/// Moved to [`machines`]; what carries out plans is in the crate `napier-research`.
-#[deprecated(since = "0.3.0", note = "it is `machines`, and `napier_research::plan`")]
-pub mod plan {
-    pub use crate::machines::{
-        Client, Distrust, ERROR_MAX_PCT, KnownError, MachineFile, Off, Origin, Parameter, Wire, server_named,
-    };
-}

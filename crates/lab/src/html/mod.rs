@@ -24,7 +24,3 @@ pub use compare::{page_of_one, page_of_several};
 pub use plan::plan_page;
 pub use trial::trial_page;
 pub use write::{HtmlFile, WriteError};
-
-/// Its name up to version 0.2.
-#[deprecated(since = "0.3.0", note = "it is `HtmlFile`")]
-pub type Target = HtmlFile;

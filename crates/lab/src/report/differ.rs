@@ -326,9 +326,5 @@ impl Differences<'_> {
     }
 }
 
-/// Its name up to version 0.2.
-#[deprecated(since = "0.3.0", note = "it is `DifferenceVerdict`")]
-pub type Verdict = DifferenceVerdict;
-
 #[cfg(test)]
 mod tests;

@@ -59,11 +59,6 @@ impl Progress {
         self.bar.enable_steady_tick(Duration::from_secs(1));
     }
 
-    /// Does something without the bar on the screen, such as to write to standard output.
-    pub fn suspend<R>(&self, action: impl FnOnce() -> R) -> R {
-        self.bars.suspend(action)
-    }
-
     /// Says that a step is done, refused or not.
     pub fn done(&self) {
         self.bar.inc(1);
@@ -72,11 +67,6 @@ impl Progress {
     /// Says at once that a slice failed, terminal or not: it may be minutes to the report.
     pub fn failed(&self, line: &str) {
         self.bars.suspend(|| eprintln!("napier: {line}"));
-    }
-
-    /// Writes a line above the bar, on standard error; without a terminal it is not written.
-    pub fn note(&self, line: &str) {
-        let _ = self.bars.println(line);
     }
 }
 

@@ -199,12 +199,6 @@ impl Pair {
         self.by_slices.map(|ratio| ratio.value).or_else(of_medians)
     }
 
-    /// The same with its interval, where slices decided.
-    #[must_use]
-    pub const fn by_slices(&self) -> Option<Estimated> {
-        self.by_slices
-    }
-
     /// The same as text has it, such as `0.83x`.
     #[must_use]
     pub fn times(&self) -> String {
