@@ -99,6 +99,7 @@ const HOW: &[(&str, How)] = &[
     ("netns exec cli", How::Not("loads the server of a line above: crates/cli/tests/run loads such a pair")),
     ("ip netns del srv", How::Not(PAIR)),
     ("rps_sock_flow_entries", How::Not("a setting of the whole machine, not there in a namespace")),
+    ("trial --dev eth0 --attach 4711 --dry-run", How::Ends),
     ("--attach", How::Serves),
     ("compare", How::Ends),
     ("--dry-run", How::Ends),

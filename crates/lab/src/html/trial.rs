@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::plot::series::key;
-use super::plot::{Axis, Frame, Margins, Said, Scale, SeriesStyle, Size, WIDE};
+use super::plot::{Axis, Frame, HALF, Margins, Said, Scale, SeriesStyle, Size, WIDE};
 use super::shell::{Page, TableCell, facts, figure, table};
 use super::value::shown;
 use crate::subject::Subject;
@@ -21,15 +21,19 @@ pub fn trial_page(value: &Value) -> String {
         page.lead(html! { @for command in &keep { p { code { (command) } } } });
     }
     let styles = styles(value);
-    let figures: Vec<Markup> = list(&value["figures"]).filter_map(|one| of_figure(value, one, &styles)).collect();
-    if !figures.is_empty() {
+    let figures: Vec<Markup> = list(&value["figures"])
+        .enumerate()
+        .filter_map(|(at, one)| of_figure(value, one, &styles, if at == 0 { WIDE } else { HALF }))
+        .collect();
+    if let Some((decides, others)) = figures.split_first() {
         let entries: Vec<(SeriesStyle, String)> = styles.iter().map(|(name, style)| (*style, name.clone())).collect();
         page.section(
             "The blocks as they came",
             html! {
                 p.note { "Each mark is a block, at the time at which it began." }
                 (key(&entries))
-                @for figure in &figures { div.first { (figure) } }
+                div.first { (decides) }
+            div.grid { @for figure in others { (figure) } }
             },
         );
     }
@@ -68,7 +72,7 @@ fn unit(name: &str) -> (f64, &'static str) {
     }
 }
 
-fn of_figure(value: &Value, one: &Value, styles: &[(String, SeriesStyle)]) -> Option<Markup> {
+fn of_figure(value: &Value, one: &Value, styles: &[(String, SeriesStyle)], sizes: [Size; 2]) -> Option<Markup> {
     let name = one["name"].as_str()?;
     let (scale, unit) = unit(one["unit"].as_str().unwrap_or_default());
     let points: Vec<(SeriesStyle, f64, f64, String)> = list(&value["blocks"])
@@ -78,13 +82,14 @@ fn of_figure(value: &Value, one: &Value, styles: &[(String, SeriesStyle)]) -> Op
             Some((style, at, value * scale, format!("{mode} at {at:.0} s: {} {unit}", shown(value * scale))))
         })
         .collect();
-    if points.len() < 2 {
+    // Where nothing ever was there is nothing to see.
+    if points.len() < 2 || points.iter().all(|point| point.2 == 0.0) {
         return None;
     }
     let says = points.iter().map(|point| point.3.as_str()).collect::<Vec<_>>().join("; ");
     let title = format!("{name} of each block over time");
     let caption = html! { b { (name) } span.soft { " (" (unit) ")" } };
-    Some(figure(caption, WIDE, |size| draw(size, &Said { title: &title, text: &says }, (name, unit), &points)))
+    Some(figure(caption, sizes, |size| draw(size, &Said { title: &title, text: &says }, (name, unit), &points)))
 }
 
 fn draw(size: Size, said: &Said<'_>, (name, unit): (&str, &str), points: &[(SeriesStyle, f64, f64, String)]) -> Markup {
