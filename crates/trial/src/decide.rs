@@ -12,8 +12,10 @@ use crate::judge::{Better, JudgedFigure};
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// All figures; the first decides.
+    /// All figures.
     pub figures: &'a [JudgedFigure],
+    /// The one that decides.
+    pub decides: usize,
     /// What of the others must not become worse.
     pub bounds: &'a [Within],
     /// How many candidates there are.
@@ -142,10 +144,10 @@ impl Decision {
         let versus = |pair: napier_verdict::Pair| Versus {
             a: pair.a,
             b: pair.b,
-            ratio: pair.ratio.map(|ratio| all[0].seen(ratio)),
+            ratio: pair.ratio.map(|ratio| all[question.decides].seen(ratio)),
             verdict: pair.verdict,
         };
-        let said = match all.first() {
+        let said = match all.get(question.decides) {
             Some(first) if !pairs.is_empty() => first.slices().verdicts(&pairs, &[FigureSlices::METRIC]),
             _ => Vec::new(),
         };
@@ -163,7 +165,7 @@ impl Decision {
             .map(|(candidate, figure)| standing(candidate, figure))
             .collect();
         let answer = Judged { question, live: &live, pairs: &pairs, standings: &standings }.answer();
-        let rounds = all.first().map_or(0, |first| first.slices().rounds());
+        let rounds = all.get(question.decides).map_or(0, |decides| decides.slices().rounds());
         Self { answer, pairs, standings, rounds, carried: question.carried(blocks) }
     }
 
@@ -223,9 +225,10 @@ impl Question<'_> {
 
     /// First halves against second ones, as candidates of their own.
     fn carried(&self, blocks: &[Measured]) -> Vec<Carried> {
-        let Some(figure) = self.figures.first() else { return Vec::new() };
+        let Some(figure) = self.figures.get(self.decides) else { return Vec::new() };
         let halves = |one: &Measured| {
-            let of = |half: usize| Some((2 * one.block.candidate + half, one.block.round, one.half(half, 0)?));
+            let of =
+                |half: usize| Some((2 * one.block.candidate + half, one.block.round, one.half(half, self.decides)?));
             [of(0), of(1)]
         };
         let values: Vec<(usize, u32, f64)> = blocks.iter().flat_map(halves).flatten().collect();
@@ -330,11 +333,14 @@ impl Judged<'_> {
         }
     }
 
-    /// Of those that are alike the one that costs less in the next figure is taken.
+    /// Of those that are alike the one that costs less in CPU time is taken, or in the first other figure.
     fn cost(&self, candidate: usize) -> f64 {
-        let next = self.standings.iter().find(|one| one.candidate == candidate && one.figure == 1);
-        let value = next.and_then(|one| one.value).map_or(f64::INFINITY, |found| found.value);
-        match self.question.figures.get(1).map(|figure| figure.better) {
+        let figures = self.question.figures;
+        let others = || (0..figures.len()).filter(|at| *at != self.question.decides);
+        let next = others().find(|at| figures[*at].name == "cpu").or_else(|| others().next());
+        let standing = self.standings.iter().find(|one| one.candidate == candidate && Some(one.figure) == next);
+        let value = standing.and_then(|one| one.value).map_or(f64::INFINITY, |found| found.value);
+        match next.map(|at| figures[at].better) {
             Some(Better::More) => -value,
             Some(Better::Less) | None => value,
         }

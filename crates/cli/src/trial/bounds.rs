@@ -34,16 +34,20 @@ pub(super) fn limit(text: &str, figures: &[JudgedFigure]) -> Result<Limit, Usage
     Ok(Limit { figure, side })
 }
 
+/// A figure by its name.
+pub(super) fn figure(name: &str, figures: &[JudgedFigure]) -> Result<usize, Usage> {
+    figures.iter().position(|figure| figure.name == name).ok_or_else(|| {
+        let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+        Usage(anyhow!("no judge gives {name}; there are {}", names.join(", ")))
+    })
+}
+
 fn parts<'a>(text: &'a str, figures: &[JudgedFigure], example: &str) -> Result<(usize, char, &'a str), Usage> {
     let at = text.find(['<', '>']).ok_or_else(|| Usage(anyhow!("`{text}` has no < or >: {example}")))?;
     let (name, rest) = text.split_at(at);
     let name = name.trim();
     let (side, value) = (rest.chars().next().unwrap_or('<'), rest[1..].trim());
-    let figure = figures.iter().position(|figure| figure.name == name).ok_or_else(|| {
-        let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
-        Usage(anyhow!("`{text}`: no judge gives {name}; there are {}", names.join(", ")))
-    })?;
-    Ok((figure, side, value))
+    Ok((self::figure(name, figures)?, side, value))
 }
 
 fn of_unit(text: &str, unit: Unit) -> Result<f64, String> {

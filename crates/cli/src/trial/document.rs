@@ -80,7 +80,7 @@ fn head(plan: &Plan, dev: &str, program: &str) -> Map<String, Value> {
     let value = json!({
         "dev": dev, "program": program, "reference": plan.modes[REFERENCE].to_string(), "block_s": seconds(plan.times.block),
         "settle_s": seconds(plan.times.settle), "rounds": plan.rounds, "seed": plan.seed, "figures": figures.collect::<Vec<_>>(),
-        "bounds": bounds.collect::<Vec<_>>(),
+        "decides": plan.figures[plan.decides].name, "bounds": bounds.collect::<Vec<_>>(),
     });
     match value {
         Value::Object(map) => map,

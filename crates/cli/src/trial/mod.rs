@@ -70,10 +70,14 @@ pub(crate) struct TrialArgs {
     #[arg(long, value_name = "TIME", value_parser = units::warm_up)]
     settle: Option<Duration>,
 
-    /// What judges the service (docs/trial.md); the first one's first figure decides, and the CPU time is always watched [default: what the
+    /// What judges the service (docs/judges.md); the first one's first figure decides, and the CPU time is always watched [default: what the
     /// kernel knows of it]
     #[arg(long, value_name = "JUDGE")]
     judge: Vec<String>,
+
+    /// The figure that decides, in place of the first one: such as p50
+    #[arg(long, value_name = "FIGURE")]
+    by: Option<String>,
 
     /// A figure that must not become worse than under base by more than this for a mode to be taken, such as 'cpu<+10%'
     #[arg(long, value_name = "BOUND")]
@@ -116,6 +120,8 @@ struct Plan {
     times: BlockTimes,
     rounds: u32,
     figures: Vec<JudgedFigure>,
+    /// The figure that decides.
+    decides: usize,
     bounds: Vec<Within>,
     seed: u64,
 }
@@ -161,9 +167,10 @@ pub(crate) fn run(args: &TrialArgs, interrupted: &AtomicBool) -> anyhow::Result<
     }
     let judges = judges(args, &turns)?;
     let figures = figures_of(&judges);
+    let decides = args.by.as_deref().map_or(Ok(0), |name| bounds::figure(name, &figures))?;
     let bounds = args.bound.iter().map(|text| bounds::bound(text, &figures)).collect::<Result<Vec<_>, _>>()?;
     let limits = args.guard.iter().map(|text| bounds::limit(text, &figures)).collect::<Result<Vec<_>, _>>()?;
-    let plan = Plan { modes, kinds, times, rounds, figures, bounds, seed: args.seed };
+    let plan = Plan { modes, kinds, times, rounds, figures, decides, bounds, seed: args.seed };
     if args.dry_run {
         return dry_run(args, &plan, &turns);
     }
@@ -311,7 +318,9 @@ impl Plan {
     fn decide(&self, measured: &[Measured], out: &[usize]) -> Decision {
         let looks = looks_counted(self.rounds, self.modes.len());
         let (figures, bounds, candidates) = (&self.figures, &self.bounds, self.modes.len());
-        let question = Question { figures, bounds, candidates, reference: REFERENCE, out, looks, seed: self.seed };
+        let decides = self.decides;
+        let question =
+            Question { figures, decides, bounds, candidates, reference: REFERENCE, out, looks, seed: self.seed };
         Decision::of(&question, measured)
     }
 

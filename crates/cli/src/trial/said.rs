@@ -13,7 +13,8 @@ pub(super) fn begins(plan: &Plan, dev: &str, program: &str) -> Vec<String> {
     let names: Vec<String> = plan.modes.iter().map(ToString::to_string).collect();
     let seconds = |span: std::time::Duration| format!("{} s", (span.as_secs_f64() * 100.0).round() / 100.0);
     let (block, settle) = (seconds(plan.times.block), seconds(plan.times.settle));
-    let others: Vec<&str> = plan.figures[1..].iter().map(|figure| figure.name.as_str()).collect();
+    let others = (0..plan.figures.len()).filter(|at| *at != plan.decides);
+    let others: Vec<&str> = others.map(|at| plan.figures[at].name.as_str()).collect();
     let watched = if others.is_empty() { String::new() } else { format!("; beside it: {}", others.join(", ")) };
     vec![
         format!(
@@ -21,7 +22,7 @@ pub(super) fn begins(plan: &Plan, dev: &str, program: &str) -> Vec<String> {
             names.join(", "),
             plural(plan.rounds, "round"),
         ),
-        format!("{} decides{watched}", plan.figures[0].name),
+        format!("{} decides{watched}", plan.figures[plan.decides].name),
     ]
 }
 
@@ -46,13 +47,13 @@ pub(super) fn trip(plan: &Plan, trip: &Trip) -> String {
 /// The answer, in sentences.
 pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
     let TrialResult { plan, decision, .. } = result;
-    let figure = &plan.figures[0];
+    let figure = &plan.figures[plan.decides];
     let name = |candidate: usize| plan.modes[candidate].to_string();
     let base = name(REFERENCE);
     let mut said = Vec::new();
     match &decision.answer {
         TrialAnswer::Take { candidate, alike } => {
-            said.push(format!("Take {}: {}.", name(*candidate), gain(result, *candidate, 0)));
+            said.push(format!("Take {}: {}.", name(*candidate), gain(result, *candidate, plan.decides)));
             said.push(costs(result, *candidate));
             if !alike.is_empty() {
                 let names: Vec<String> = alike.iter().map(|one| name(*one)).collect();
@@ -76,7 +77,7 @@ pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
             said.push(more(plan, *more_rounds));
             if !better.is_empty() {
                 let all: Vec<String> =
-                    better.iter().map(|one| format!("{} ({})", name(*one), gain(result, *one, 0))).collect();
+                    better.iter().map(|one| format!("{} ({})", name(*one), gain(result, *one, plan.decides))).collect();
                 said.push(format!("Better than {base} all the same: {}.", all.join("; ")));
             }
         }
@@ -100,7 +101,7 @@ fn against(result: &TrialResult<'_>) -> Vec<String> {
         match beyond {
             _ if outcome.out.contains(&candidate) => format!("{name} was taken back, and is not judged"),
             Some(figure) => format!("{name} is beyond its bound: {}", gain(result, candidate, figure)),
-            None => format!("of {name} {}", gain(result, candidate, 0)),
+            None => format!("of {name} {}", gain(result, candidate, plan.decides)),
         }
     };
     (0..plan.modes.len()).filter(|candidate| *candidate != REFERENCE).map(why).collect()
@@ -195,7 +196,8 @@ fn costs(result: &TrialResult<'_>, candidate: usize) -> String {
         let is_other = low > 1.0 || high < 1.0;
         is_other.then(|| (is_worse, format!("{} {}", plan.figures[figure].name, differs(&ratio))))
     };
-    let all: Vec<(bool, String)> = (1..plan.figures.len()).filter_map(differing).collect();
+    let others = (0..plan.figures.len()).filter(|at| *at != plan.decides);
+    let all: Vec<(bool, String)> = others.filter_map(differing).collect();
     let of = |is_worse: bool| -> Vec<&str> {
         all.iter().filter(|(worse, _)| *worse == is_worse).map(|(_, words)| words.as_str()).collect()
     };
@@ -241,7 +243,7 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
             "{}: {} is {} in the second halves of its blocks than in the first: what a turn begins with is not over after {} s. Give a longer \
              --settle and --block.",
             plan.modes[carried.candidate],
-            plan.figures[0].name,
+            plan.figures[plan.decides].name,
             differs(&carried.ratio),
             plan.times.settle.as_secs_f64()
         ));

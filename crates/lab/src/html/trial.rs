@@ -21,9 +21,11 @@ pub fn trial_page(value: &Value) -> String {
         page.lead(html! { @for command in &keep { p { code { (command) } } } });
     }
     let styles = styles(value);
-    let figures: Vec<Markup> = list(&value["figures"])
-        .enumerate()
-        .filter_map(|(at, one)| of_figure(value, one, &styles, if at == 0 { WIDE } else { HALF }))
+    let mut all: Vec<&Value> = list(&value["figures"]).collect();
+    all.sort_by_key(|one| one["name"] != value["decides"]);
+    let figures: Vec<Markup> = all
+        .into_iter()
+        .filter_map(|one| of_figure(value, one, &styles, if one["name"] == value["decides"] { WIDE } else { HALF }))
         .collect();
     if let Some((decides, others)) = figures.split_first() {
         let entries: Vec<(SeriesStyle, String)> = styles.iter().map(|(name, style)| (*style, name.clone())).collect();
@@ -195,7 +197,7 @@ mod tests {
         let block = |at: f64, mode: &str| json!({"at_s": at, "round": 0, "mode": mode, "values": {"p99": 1e-4}});
         let value = json!({
             "program": "memcached <1>", "dev": "eth0", "answer": ["Take suspend20: it is better."], "keep": ["sudo napier mode keep"],
-            "figures": [{"name": "p99", "unit": "s"}], "modes": [mode("base", 1e-4), mode("defer20", 9e-5), mode("suspend20", 8e-5)],
+            "figures": [{"name": "p99", "unit": "s"}], "decides": "p99", "modes": [mode("base", 1e-4), mode("defer20", 9e-5), mode("suspend20", 8e-5)],
             "blocks": [block(0.0, "base"), block(2.0, "suspend20"), block(4.0, "base")], "pairs": [{}],
             "taken_back": [{"mode": "defer20", "why": "p99 is 3 ms", "at_s": 5.0, "back_ms": 12.0}],
         });

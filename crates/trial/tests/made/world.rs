@@ -112,7 +112,8 @@ impl Made {
 
     pub(crate) fn decide(&self, measured: &[Measured], out: &[usize], looks: u32, bounds: &[Within]) -> Decision {
         let figures = &Self::figures();
-        let question = Question { figures, bounds, candidates: self.effects.len(), reference: 0, out, looks, seed: 1 };
+        let candidates = self.effects.len();
+        let question = Question { figures, decides: 0, bounds, candidates, reference: 0, out, looks, seed: 1 };
         Decision::of(&question, measured)
     }
 
