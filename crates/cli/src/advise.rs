@@ -119,7 +119,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long)]
     anyway: bool,
 
-    /// Interface for the commands that are printed [default: eth0]; with --live only what comes by it is watched
+    /// Interface for the commands that are printed [default: eth0]; with --live the one whose packets are watched [default there: all]
     #[arg(long, value_name = "IF")]
     dev: Option<String>,
 

@@ -19,6 +19,8 @@ const PORTS_MAX: usize = 64;
 const INFO: u16 = 2;
 /// `include/net/tcp_states.h`: those that carry data from the peer, or may.
 const CONNECTED: u32 = 1 << 1 | 1 << 8;
+/// Where the lower half of a number of 64 bits is.
+const LOW: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
 const TCP: u8 = libc::IPPROTO_TCP as u8;
 
 /// One connection.
@@ -198,22 +200,24 @@ impl DiagHead {
 
 /// A row of an answer; `None` where this kernel's `struct tcp_info` has less (before Linux 4.9).
 fn row(head: &DiagHead, message: &[u8]) -> Option<ConnectionRow> {
+    // Many rows come at a time: the struct is cut to what is read of it once.
+    const READ: usize = 168;
     let mut all = attributes(message.get(MESSAGE..)?).flatten();
-    let info = all.find_map(|(kind, value)| (kind == INFO).then_some(value))?;
-    let word = |at: usize| Some(u32::from_ne_bytes(*info.get(at..)?.first_chunk()?));
-    let long = |at: usize| Some(u64::from_ne_bytes(*info.get(at..)?.first_chunk()?));
+    let info: &[u8; READ] = all.find_map(|(kind, value)| (kind == INFO).then_some(value))?.first_chunk()?;
+    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    let long = |at: usize| u64::from(word(at + LOW)) | u64::from(word(at + 4 - LOW)) << 32;
     Some(ConnectionRow {
         cookie: head.cookie,
         port: head.port,
-        srtt_us: word(68)?,
-        rttvar_us: word(72)?,
-        retransmissions: word(100)?,
-        bytes_acked: long(120)?,
-        bytes_received: long(128)?,
-        segs_in: word(140)?,
-        min_rtt_us: word(148)?,
-        data_segs_in: word(152)?,
-        delivery_rate: long(160)?,
+        srtt_us: word(68),
+        rttvar_us: word(72),
+        retransmissions: word(100),
+        bytes_acked: long(120),
+        bytes_received: long(128),
+        segs_in: word(140),
+        min_rtt_us: word(148),
+        data_segs_in: word(152),
+        delivery_rate: long(160),
     })
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
+use napier_core::control::{QueryError, QueueKind};
 use napier_core::time::Span;
 use napier_kv::service::Service;
 use napier_lab::advise::{RecordedArrivals, pcap};
@@ -14,6 +15,7 @@ use napier_lab::machines::MachineFile;
 use napier_linux::cost::CpuMeter;
 use napier_linux::explain::{Arrivals, Explainer, refused};
 use napier_linux::given;
+use napier_linux::netdev::{Netdev, ifindex};
 use napier_linux::process::Roots;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -150,7 +152,7 @@ impl Seen {
 pub(crate) fn live(pid: u32, device: Option<&str>, span: Duration, interrupted: &AtomicBool) -> anyhow::Result<Seen> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm"))
         .map_err(|_| Usage(anyhow!("there is no process {pid}: `pgrep -x NAME` says which there are")))?;
-    let queues = device.map(queues_of).transpose()?;
+    let queues = device.map(queues_of).transpose()?.flatten();
     let not_traced = |error| anyhow!("{}", refused(&error));
     let devices: Vec<String> = device.map(str::to_owned).into_iter().collect();
     let mut explainer = Explainer::new(pid, &devices).map_err(not_traced)?;
@@ -201,14 +203,14 @@ pub(crate) fn live(pid: u32, device: Option<&str>, span: Duration, interrupted: 
     Ok(seen)
 }
 
-/// Receive queues of an interface.
-fn queues_of(device: &str) -> anyhow::Result<u16> {
-    let index = napier_linux::netdev::ifindex(device)
-        .map_err(|error| Usage(anyhow!("--dev {device}: {error}; `ip link` lists interfaces")))?;
-    let folder = format!("/sys/class/net/{device}/queues");
-    let names = std::fs::read_dir(&folder).with_context(|| format!("queues of {device} ({index})"))?;
-    let receive = names.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count();
-    Ok(u16::try_from(receive).unwrap_or(u16::MAX).max(1))
+/// Receive queues of an interface; `None` where the kernel does not list them (before Linux 6.8).
+fn queues_of(device: &str) -> anyhow::Result<Option<u16>> {
+    let index =
+        ifindex(device).map_err(|error| Usage(anyhow!("--dev {device}: {error}; `ip link` lists interfaces")))?;
+    let Ok(mut netdev) = Netdev::open::<QueryError>() else { return Ok(None) };
+    let Ok(all) = netdev.queue_dump(Some(index.into())) else { return Ok(None) };
+    let receive = all.iter().filter(|queue| queue.info.kind == QueueKind::Rx).count();
+    Ok(u16::try_from(receive).ok().filter(|queues| *queues > 0))
 }
 
 /// Reads a file of packets.

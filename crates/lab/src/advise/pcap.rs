@@ -77,14 +77,14 @@ struct Packets {
     others: u64,
     is_cut: bool,
     endpoints: HashMap<Endpoint, u32>,
-    segments: Vec<Kept>,
+    segments: Vec<KeptSegment>,
     first_ns: Option<u64>,
     last_ns: u64,
 }
 
 /// One of them: from and to which endpoint.
 #[derive(Clone, Copy)]
-struct Kept {
+struct KeptSegment {
     at_ns: u64,
     from: u32,
     to: u32,
@@ -104,14 +104,14 @@ impl Packets {
                 let next = self.endpoints.len() as u32;
                 *self.endpoints.entry(endpoint).or_insert(next)
             };
-            self.segments.push(Kept { at_ns, from: number(from), to: number(to) });
+            self.segments.push(KeptSegment { at_ns, from: number(from), to: number(to) });
         }
     }
 
     /// The endpoint with most others, of those with as many the one with the smaller port.
     fn busiest(&self) -> Option<u16> {
         let mut others: HashMap<u32, HashSet<u32>> = HashMap::new();
-        for Kept { from, to, .. } in &self.segments {
+        for KeptSegment { from, to, .. } in &self.segments {
             others.entry(*to).or_default().insert(*from);
             others.entry(*from).or_default().insert(*to);
         }
@@ -133,7 +133,7 @@ impl Packets {
         let of = |number: u32| is_server[number as usize];
         let has_answers = self.segments.iter().any(|one| of(one.from) && !of(one.to));
         let (mut connections, mut waiting, mut requests) = (HashMap::new(), HashSet::new(), Vec::new());
-        for Kept { at_ns, from, to } in self.segments {
+        for KeptSegment { at_ns, from, to } in self.segments {
             match (of(to), of(from)) {
                 (true, false) => {
                     let next = connections.len() as u32;

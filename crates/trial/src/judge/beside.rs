@@ -1,7 +1,7 @@
 //! What a judge does in a thread of its own, so that nothing that it waits for keeps a trial from going on.
 //!
 //! ```text
-//! Beside (the trial's thread)          Source (its own thread)
+//! Beside (the trial's thread)          Looker (its own thread)
 //!   begin: a new block  ------------->   begin
 //!   look: takes the news <-----------    look, pause, look, pause ...
 //! ```
@@ -10,6 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
 use super::{Judge, JudgeError, JudgedFigure, Look, Reading};
 
 /// Looks that fail one after the other before the judge gives up: a program may be started anew, a server be busy.
@@ -17,17 +19,24 @@ const FAILURES_MAX: u32 = 3;
 /// A thread that waits for another program ends within this; one that waits for longer is left to itself.
 const END_MAX: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(5);
+/// Between two looks at most, whatever they take.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// What is looked at.
-pub(super) trait Source: Send + 'static {
+pub(super) trait Looker: Send + 'static {
     /// A new block begins.
     fn begin(&mut self, going: &Going) -> Result<(), String>;
 
     /// What has come since; `None`: nothing new.
     fn look(&mut self, going: &Going) -> Result<Option<Reading>, String>;
 
-    /// From the end of a look to the next one.
+    /// From the end of a look to the next one, if looks take no more of a CPU than [`share`](Self::share).
     fn pause(&self) -> Duration;
+
+    /// What looks may take of a CPU.
+    fn share(&self) -> f64 {
+        0.001
+    }
 
     /// How long nothing new is no silence.
     fn patience(&self) -> Duration;
@@ -93,7 +102,7 @@ impl Going {
 
 impl Beside {
     /// Starts to look.
-    pub(super) fn start(name: &str, figures: Vec<JudgedFigure>, source: impl Source) -> Result<Self, JudgeError> {
+    pub(super) fn start(name: &str, figures: Vec<JudgedFigure>, source: impl Looker) -> Result<Self, JudgeError> {
         let going = Going::new(source.patience());
         let theirs = going.clone();
         let started = std::thread::Builder::new().name("judge".to_owned()).spawn(move || watch(source, &theirs));
@@ -106,7 +115,7 @@ impl Beside {
 }
 
 /// Looks until the judge is gone.
-fn watch(mut source: impl Source, going: &Going) {
+fn watch(mut source: impl Looker, going: &Going) {
     let (mut begun, mut failures) = (0, 0);
     loop {
         let (is_over, block) = {
@@ -116,6 +125,7 @@ fn watch(mut source: impl Source, going: &Going) {
         if is_over {
             return;
         }
+        let before = clock_gettime(ClockId::ThreadCPUTime);
         let looked = if block == begun {
             source.look(going)
         } else {
@@ -124,7 +134,8 @@ fn watch(mut source: impl Source, going: &Going) {
             begin.map(|()| None)
         };
         failures = if looked.is_err() { failures + 1 } else { 0 };
-        let patience = source.patience();
+        let pause = source.pause().max(dear(clock_gettime(ClockId::ThreadCPUTime) - before, source.share()));
+        let patience = source.patience().max(pause * 3);
         going.tell(|between| {
             between.patience = patience;
             match looked {
@@ -135,8 +146,14 @@ fn watch(mut source: impl Source, going: &Going) {
                 Err(_) => {}
             }
         });
-        going.wait(block, source.pause());
+        going.wait(block, pause);
     }
+}
+
+/// How long to wait after a look that took so much CPU time.
+fn dear(took: Timespec, share: f64) -> Duration {
+    let took = Duration::new(took.tv_sec.cast_unsigned(), u32::try_from(took.tv_nsec).unwrap_or(0));
+    took.div_f64(share).min(PAUSE_MAX)
 }
 
 impl Judge for Beside {
@@ -206,7 +223,7 @@ mod tests {
     /// Tells what it is asked, and fails where it is told to.
     struct Script(Vec<Result<Option<f64>, String>>, Mean);
 
-    impl Source for Script {
+    impl Looker for Script {
         fn begin(&mut self, _: &Going) -> Result<(), String> {
             self.1 = Mean::default();
             Ok(())
@@ -276,6 +293,12 @@ mod tests {
         napier_testkit::eventually("it has come", || judge.going.lock().news.is_some());
         judge.begin().expect("it begins");
         assert_eq!(judge.look(), Ok(Look::Nothing));
+    }
+
+    #[test]
+    fn looks_take_a_small_share_of_a_cpu() {
+        let pause = |ms: i64| dear(Timespec { tv_sec: 0, tv_nsec: ms * 1_000_000 }, 0.002).as_millis();
+        assert_eq!((pause(0), pause(3), pause(900)), (0, 1500, 10_000));
     }
 
     #[test]

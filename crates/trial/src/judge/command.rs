@@ -11,7 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use rustix::time::Timespec;
 
-use super::beside::{Beside, Going, Mean, Source};
+use super::beside::{Beside, Going, Looker, Mean};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 use crate::units::{self, Bare};
 
@@ -87,7 +87,7 @@ impl PrintedNumber {
     }
 }
 
-impl Source for PrintedNumber {
+impl Looker for PrintedNumber {
     fn begin(&mut self, _: &Going) -> Result<(), String> {
         (self.mean, self.is_due) = (Mean::default(), true);
         Ok(())

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use napier_linux::cost::{CpuMeter, CpuSpent};
 use napier_linux::process::Roots;
 
-use super::beside::{Beside, Going, Source};
+use super::beside::{Beside, Going, Looker};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 
 const PAUSE: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ struct CpuTime {
     last: Option<(Instant, CpuSpent)>,
 }
 
-impl Source for CpuTime {
+impl Looker for CpuTime {
     fn begin(&mut self, _: &Going) -> Result<(), String> {
         let now = self.meter.look().map(|spent| (Instant::now(), spent));
         (self.begun, self.last) = (now, now);

@@ -17,7 +17,7 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use napier_verdict::Histogram;
 
-use super::beside::{Beside, Going, Source};
+use super::beside::{Beside, Going, Looker};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 use crate::units::{self, Bare};
 
@@ -190,7 +190,7 @@ fn histogram_of(line: &str) -> Result<Vec<(u64, u64)>, String> {
     Ok(found.iter_recorded().map(|one| (one.value_iterated_to(), one.count_at_value())).collect())
 }
 
-/// Base64. Source: RFC 4648, section 4.
+/// Base64. Looker: RFC 4648, section 4.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| {
         Some(match byte {
@@ -214,7 +214,7 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-impl Source for Lines {
+impl Looker for Lines {
     fn begin(&mut self, _: &Going) -> Result<(), String> {
         // What was added until now is of the block before.
         self.tail.read(&mut |_| Ok(()))?;

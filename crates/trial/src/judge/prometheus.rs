@@ -1,7 +1,7 @@
 //! A query that a Prometheus server answers with one number.
 //!
 //! One `GET` over plain HTTP each second, written by hand: the answer is small, bounded and JSON, and a library for HTTP would bring TLS, pools and
-//! an executor of its own. There is no TLS: a server that has it is asked through a tunnel. Source: RFC 9112;
+//! an executor of its own. There is no TLS: a server that has it is asked through a tunnel. Looker: RFC 9112;
 //! Prometheus, "HTTP API", instant queries.
 
 use std::io::{self, Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::beside::{Beside, Going, Mean, Source};
+use super::beside::{Beside, Going, Looker, Mean};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 
 /// From one query to the next.
@@ -123,7 +123,7 @@ impl PromQuery {
     }
 }
 
-impl Source for PromQuery {
+impl Looker for PromQuery {
     fn begin(&mut self, _: &Going) -> Result<(), String> {
         (self.mean, self.is_due) = (Mean::default(), true);
         Ok(())
@@ -142,7 +142,7 @@ impl Source for PromQuery {
     }
 }
 
-/// What stands in a URL as it is. Source: RFC 3986, section 2.3.
+/// What stands in a URL as it is. Looker: RFC 3986, section 2.3.
 fn encoded(query: &str) -> String {
     let one = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
@@ -268,7 +268,7 @@ impl HttpAnswer {
     }
 }
 
-/// A body in chunks; `Some(None)`: more has to come. Source: RFC 9112, section 7.1.
+/// A body in chunks; `Some(None)`: more has to come. Looker: RFC 9112, section 7.1.
 fn joined(mut rest: &[u8]) -> Option<Option<Vec<u8>>> {
     let mut body = Vec::new();
     loop {

@@ -10,17 +10,12 @@ use std::time::{Duration, Instant};
 use napier_linux::connections::{ConnectionRow, Connections};
 use napier_linux::process::Roots;
 use napier_verdict::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
-use super::beside::{Beside, Going, Source};
+use super::beside::{Beside, Going, Looker};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 
 /// Between two looks at least.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-/// And at most, however many connections there are.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Looks take at most this share of a CPU.
-const SHARE_MAX: f64 = 0.003;
+const PAUSE: Duration = Duration::from_millis(250);
 /// Segments after which a smoothed round trip has an eighth of what it was before at most: (7/8)^16.
 const SEGMENTS_MIN: u32 = 16;
 /// Connections that are kept in mind.
@@ -32,7 +27,7 @@ const CONNECTIONS_MAX: usize = 1 << 18;
 /// It has no TCP connections, or they are not to be seen from here.
 pub(super) fn sockets(roots: &Roots) -> Result<Box<dyn Judge>, JudgeError> {
     let connections = open(roots).map_err(|why| JudgeError { judge: "sockets".to_owned(), why })?;
-    let source = Sockets { roots: roots.clone(), connections, tally: ConnectionTally::default(), cost: Duration::ZERO };
+    let source = Sockets { roots: roots.clone(), connections, tally: ConnectionTally::default() };
     let figure = |name: &str, unit, better| JudgedFigure { name: name.to_owned(), unit, better };
     let figures = vec![
         figure("rtt-p50", Unit::Seconds, Better::Less),
@@ -52,29 +47,24 @@ fn open(roots: &Roots) -> Result<Connections, String> {
     })
 }
 
-/// Looks at connections, and at what that takes.
+/// Looks at connections.
 struct Sockets {
     roots: Roots,
     connections: Connections,
     tally: ConnectionTally,
-    /// CPU time of the last look.
-    cost: Duration,
 }
 
 impl Sockets {
     fn take(&mut self) -> Result<(), String> {
-        let before = clock_gettime(ClockId::ThreadCPUTime);
         let begun = self.tally.look_begins(Instant::now());
         let tally = &mut self.tally;
         let looked = self.connections.look(&mut |row| tally.add(&row));
         self.tally.look_ends(begun);
-        let took = clock_gettime(ClockId::ThreadCPUTime) - before;
-        self.cost = Duration::new(took.tv_sec.cast_unsigned(), u32::try_from(took.tv_nsec).unwrap_or(0));
         looked.map_err(|error| format!("the kernel does not list its connections: {error}"))
     }
 }
 
-impl Source for Sockets {
+impl Looker for Sockets {
     fn begin(&mut self, _: &Going) -> Result<(), String> {
         // It may listen on other ports by now; if it cannot be told, the old ones hold.
         if let Ok(found) = Connections::of(&self.roots) {
@@ -96,20 +86,24 @@ impl Source for Sockets {
     }
 
     fn pause(&self) -> Duration {
-        self.cost.div_f64(SHARE_MAX).clamp(PAUSE_MIN, PAUSE_MAX)
+        PAUSE
+    }
+
+    fn share(&self) -> f64 {
+        0.0025
     }
 
     fn patience(&self) -> Duration {
-        self.pause() * 3
+        PAUSE * 3
     }
 }
 
 /// What connections had at the looks of a block. Pure.
 #[derive(Default)]
 struct ConnectionTally {
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, KnownConnection>,
     /// Those that the look that is being made has found.
-    found: HashMap<u64, Known>,
+    found: HashMap<u64, KnownConnection>,
     /// When the first look was made from which this block counts.
     since: Option<Instant>,
     last: Option<Instant>,
@@ -122,7 +116,7 @@ struct ConnectionTally {
 
 /// A connection as it was.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownConnection {
     row: ConnectionRow,
     /// Segments when the block began.
     begun: u32,
@@ -159,12 +153,12 @@ impl ConnectionTally {
         let is_first = self.last.is_none();
         // One that is new had all that it has meanwhile; at the first look it is not known since when.
         let new = if is_first {
-            Known { row: *row, begun: row.segs_in, is_new: false }
+            KnownConnection { row: *row, begun: row.segs_in, is_new: false }
         } else {
-            Known { row: ConnectionRow::default(), begun: 0, is_new: true }
+            KnownConnection { row: ConnectionRow::default(), begun: 0, is_new: true }
         };
-        let Known { row: before, begun, is_new } = self.known.get(&row.cookie).copied().unwrap_or(new);
-        self.found.insert(row.cookie, Known { row: *row, begun, is_new });
+        let KnownConnection { row: before, begun, is_new } = self.known.get(&row.cookie).copied().unwrap_or(new);
+        self.found.insert(row.cookie, KnownConnection { row: *row, begun, is_new });
         let segments = row.segs_in.wrapping_sub(before.segs_in);
         let is_fresh = is_new || row.segs_in.wrapping_sub(begun) >= SEGMENTS_MIN;
         let bytes = row.bytes_received.saturating_sub(before.bytes_received)
@@ -267,14 +261,5 @@ mod tests {
         assert_eq!(tally.reading().expect("looks").values[2], Some(100.0));
         look(&mut tally, begun + Duration::from_secs(2), &[]);
         assert_eq!(tally.reading().expect("looks").newest, [None, None, Some(0.0), Some(0.0), Some(0.0)]);
-    }
-
-    #[test]
-    fn looks_take_a_small_share_of_a_cpu() {
-        let pause = |ms: u64| {
-            let cost = Duration::from_millis(ms);
-            cost.div_f64(SHARE_MAX).clamp(PAUSE_MIN, PAUSE_MAX).as_millis()
-        };
-        assert_eq!((pause(0), pause(3), pause(1000)), (250, 1000, 10_000));
     }
 }
