@@ -159,18 +159,20 @@ pub(crate) fn live(pid: u32, device: Option<&str>, span: Duration, interrupted: 
     let (mut arrivals, mut meter) = (Arrivals::default(), CpuMeter::of(Roots::Process(pid)));
     explainer.begin().map_err(not_traced)?;
     let (begun_ns, begun, before) = (now_ns(), Instant::now(), meter.look());
+    let mut until_ns = begun_ns;
     eprintln!("napier: watching {} for {:.0} s", name.trim_end(), span.as_secs_f64());
     while begun.elapsed() < span && !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK.min(span.saturating_sub(begun.elapsed())));
         let program = explainer.threads().program.clone();
-        explainer.look(now_ns(), &mut |event| arrivals.add(event, &program)).map_err(not_traced)?;
+        until_ns = now_ns();
+        explainer.look(until_ns, &mut |event| arrivals.add(event, &program)).map_err(not_traced)?;
         if std::fs::metadata(format!("/proc/{pid}")).is_err() {
             bail!("{} has ended", name.trim_end());
         }
     }
     let (seconds, after) = (begun.elapsed(), meter.look());
     let lost = explainer.end(seconds).lost_events;
-    let (length, numbers) = (Span::from_ns(now_ns() - begun_ns), &mut HashMap::new());
+    let (length, numbers) = (Span::from_ns(until_ns - begun_ns), &mut HashMap::new());
     let mut number = |socket: u64| {
         let next = numbers.len() as u32;
         *numbers.entry(socket).or_insert(next)
@@ -189,11 +191,12 @@ pub(crate) fn live(pid: u32, device: Option<&str>, span: Duration, interrupted: 
     let user_ns = before.and_then(|spent| spent.user_ns).zip(after.and_then(|spent| spent.user_ns));
     seen.user_us = user_ns.map(|(before, after)| after.saturating_sub(before) as f64 / 1000.0 / seen.requests as f64);
     seen.assume("a request came when its socket was told of it, so what the mode in force now holds back, and brings together, is in that".to_owned());
-    seen.assume(format!(
-        "{} of the program that read, of {}",
-        plural(threads, "thread"),
-        device.map_or_else(|| "all interfaces".to_owned(), str::to_owned)
-    ));
+    seen.assume(match device {
+        Some(device) => {
+            format!("there are as many queues as {device} has, but no more than threads of the program read, {threads}")
+        }
+        None => format!("there are as many queues as threads of the program read, {threads}"),
+    });
     if lost > 0 {
         seen.assume(format!("{} came faster than they were read: requests are missing", plural(lost, "event")));
     }
