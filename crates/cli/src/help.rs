@@ -2,6 +2,7 @@
 
 use clap::builder::{StyledStr, Styles};
 use clap::{ColorChoice, Command, CommandFactory as _};
+use napier_lab::wrap::wrapped;
 
 /// An example: the command line, and what it is for.
 pub(crate) type Example = (&'static str, &'static str);
@@ -299,14 +300,7 @@ fn exit_statuses(styles: &Styles) -> String {
     let header = styles.get_header();
     let mut text = format!("{header}Exit status:{header:#}\n");
     for (status, what) in EXIT_STATUS {
-        let mut line = format!("  {status:<6}");
-        for word in what.split_whitespace() {
-            if line.len() + 1 + word.len() > 80 {
-                text += &(std::mem::replace(&mut line, " ".repeat(8)) + "\n");
-            }
-            line += &format!(" {word}");
-        }
-        text += &(line + "\n");
+        text += &wrapped(&format!("  {status:<6} "), what, 80);
     }
     text.trim_end().to_owned()
 }
