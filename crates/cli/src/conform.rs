@@ -24,14 +24,15 @@ pub(crate) struct ConformArgs {
     #[arg(long, value_name = "NAME", default_value = "sim")]
     executor: String,
 
-    /// Compare the order of what is seen and the counts, and no times; for slow machines (executor kernel only)
+    /// Compare the order of what is seen and the counts, and no times, as is done by itself where this machine cannot keep to them (executor
+    /// kernel only)
     #[arg(long)]
     order_only: bool,
 
-    /// With --order-only: multiply all times of the files by this (1 to 1000), so that a slow machine can follow
-    #[arg(long, value_name = "TIMES", default_value_t = 1, requires = "order_only",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    stretch: u32,
+    /// With --order-only: multiply all times of the files by this (1 to 1000) [default: what this machine is seen to need to keep their
+    /// order]
+    #[arg(long, value_name = "TIMES", requires = "order_only", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    stretch: Option<u32>,
 
     /// Print one JSON object instead of a line per file (docs/json.md)
     #[arg(long)]

@@ -23,6 +23,8 @@ pub struct Totals {
     pub refused: usize,
     /// Expectations of files that were run on a live kernel and were not looked at.
     pub not_looked_at: usize,
+    /// Files that were run on a live kernel without comparing times.
+    pub without_times: usize,
 }
 
 impl Totals {
@@ -32,6 +34,7 @@ impl Totals {
         let mut totals = Self { files: results.len(), ..Self::default() };
         for result in results {
             totals.not_looked_at += result.not_looked_at.total();
+            totals.without_times += usize::from(result.carried_out.is_some_and(|carried_out| !carried_out.times));
             match result.outcome {
                 FileOutcome::Pass => totals.passed += 1,
                 FileOutcome::Fail { .. } => totals.failed += 1,
@@ -49,8 +52,12 @@ impl Totals {
             0 => String::new(),
             hidden => format!("; {hidden} expectations not looked at"),
         };
+        let order = match self.without_times {
+            0 => String::new(),
+            files => format!("; order and counts alone in {files}"),
+        };
         format!(
-            "{} {files}, executor {executor}: {} passed, {} failed, {} refused{hidden}\n",
+            "{} {files}, executor {executor}: {} passed, {} failed, {} refused{hidden}{order}\n",
             self.files, self.passed, self.failed, self.refused
         )
     }
@@ -61,10 +68,10 @@ impl Totals {
 pub fn line(result: &FileResult) -> String {
     let file = result.file.display();
     match &result.outcome {
-        FileOutcome::Pass => format!("pass     {file}{}\n", hidden(result)),
+        FileOutcome::Pass => format!("pass     {file}{}{}\n", hidden(result), slowly(result)),
         FileOutcome::Refused(refused) => format!("refused  {file}: {refused}\n"),
         FileOutcome::Fail { reason, difference } => {
-            let mut text = format!("fail     {file}{}\n", hidden(result));
+            let mut text = format!("fail     {file}{}{}\n", hidden(result), slowly(result));
             let mut below = |line: &str| {
                 text.push_str(INDENT);
                 text.push_str(line);
@@ -80,6 +87,12 @@ pub fn line(result: &FileResult) -> String {
             text
         }
     }
+}
+
+/// How much more slowly than it is written it was carried out, if it was.
+fn slowly(result: &FileResult) -> String {
+    let stretch = result.carried_out.map(|carried_out| carried_out.stretch).filter(|stretch| *stretch > 1);
+    stretch.map_or_else(String::new, |stretch| format!(" ({stretch} times as slowly)"))
 }
 
 /// What was not looked at, in words, if there is any.
@@ -113,6 +126,8 @@ pub struct JsonTotals {
     pub refused: usize,
     #[serde(default)]
     pub not_looked_at: usize,
+    #[serde(default)]
+    pub without_times: usize,
 }
 
 /// One file.
@@ -133,6 +148,12 @@ pub struct JsonResult {
     /// What the file expects and a live kernel does not show.
     #[serde(default)]
     pub not_looked_at: JsonHidden,
+    /// By how much its times were multiplied, if it was run on a live kernel; else null.
+    #[serde(default)]
+    pub stretch: Option<u32>,
+    /// Whether times were compared there; else null.
+    #[serde(default)]
+    pub times: Option<bool>,
 }
 
 /// What was not looked at, by what it is; none of it has passed.
@@ -156,6 +177,7 @@ pub fn json(results: &[FileResult], commit: String) -> String {
             fail: totals.failed,
             refused: totals.refused,
             not_looked_at: totals.not_looked_at,
+            without_times: totals.without_times,
         },
         results: results.iter().map(JsonResult::from).collect(),
     };
@@ -180,6 +202,8 @@ impl From<&FileResult> for JsonResult {
                 let NotLookedAt { events, checks, counters } = result.not_looked_at;
                 JsonHidden { events, checks, counters }
             },
+            stretch: result.carried_out.map(|carried_out| carried_out.stretch),
+            times: result.carried_out.map(|carried_out| carried_out.times),
         }
     }
 }

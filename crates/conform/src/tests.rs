@@ -79,7 +79,7 @@ fn outcomes() {
     assert!(text.contains("\n    line 4: `poll eth0/0` did not happen; the machine was busy\n"), "{text}");
     let disturbed = || Ok(Observed { disturbed: Some("the machine was busy".to_owned()), ..poll() });
     assert_eq!(shown(ONE_POLL, told(Clock::Virtual, disturbed)), "pass     DIR/x.toml\n");
-    let refused = || Err(Refused { why: "no second CPU".to_owned() });
+    let refused = || Err(Refused { why: "no second CPU".to_owned(), is_late: false });
     assert_eq!(
         shown(ONE_POLL, told(Clock::Virtual, refused)),
         "refused  DIR/x.toml: not runnable here: no second CPU\n"
@@ -95,7 +95,10 @@ fn what_is_not_for_real_time_is_refused_there() {
     let text = format!("{ONE_POLL}[engine]\nrun = false\nwhy = \"counts steps\"\n");
     assert_eq!(outcome(&text, told(Clock::Virtual, || Ok(poll()))).0, FileOutcome::Pass);
     let never = told(Clock::Real, || panic!("it must not be run"));
-    assert_eq!(outcome(&text, never).0, FileOutcome::Refused(Refused { why: "counts steps".to_owned() }));
+    assert_eq!(
+        outcome(&text, never).0,
+        FileOutcome::Refused(Refused { why: "counts steps".to_owned(), is_late: false })
+    );
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn files_are_found_in_order() {
 #[test]
 fn totals_and_json() {
     let folder = folder("json", &[("a.toml", ONE_POLL), ("b.toml", "x"), ("c.toml", ONE_POLL)]);
-    let mut answers = vec![Err(Refused { why: "w".to_owned() }), Ok(nothing())];
+    let mut answers = vec![Err(Refused { why: "w".to_owned(), is_late: false }), Ok(nothing())];
     let mut executor = told(Clock::Virtual, move || answers.pop().expect("two files are run"));
     let files = find(std::slice::from_ref(&folder)).expect("there are files");
     let results: Vec<_> = files.iter().map(|file| run_file(file, &mut executor)).collect();
@@ -128,7 +131,10 @@ fn totals_and_json() {
     let totals = Totals::of(&results);
     assert_eq!(totals.line("told"), "3 files, executor told: 0 passed, 2 failed, 1 refused\n");
     let object: JsonConformance = serde_json::from_str(&json(&results, "abc".to_owned())).expect("it is JSON");
-    assert_eq!(object.totals, JsonTotals { files: 3, pass: 0, fail: 2, refused: 1, not_looked_at: 0 });
+    assert_eq!(
+        object.totals,
+        JsonTotals { files: 3, pass: 0, fail: 2, refused: 1, not_looked_at: 0, without_times: 0 }
+    );
     let words: Vec<_> = object.results.iter().map(|result| result.result.as_str()).collect();
     assert_eq!(words, ["fail", "fail", "refused"]);
     assert_eq!(object.results[0].expected, Some(vec!["poll eth0/0".to_owned()]));
@@ -180,4 +186,57 @@ fn executors_by_name() {
     }
     let Err(error) = executor("x") else { panic!("there is none") };
     assert!(error.to_string().starts_with("unknown executor \"x\"; this build has sim"));
+}
+
+/// An executor on a live kernel with three paces.
+struct Slower {
+    answers: Vec<Result<Observed, Refused>>,
+    stretch: u32,
+}
+
+impl Executor for Slower {
+    fn name(&self) -> &'static str {
+        "slower"
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Kernel { times: false }
+    }
+
+    fn take_pace(&mut self, _: &Scenario, nth: usize) -> bool {
+        self.stretch = [1, 3, 9].get(nth).copied().unwrap_or(self.stretch);
+        nth < 3
+    }
+
+    fn stretch(&self) -> u32 {
+        self.stretch
+    }
+
+    fn run(&mut self, _: &Scenario) -> Result<Observed, Refused> {
+        self.answers.remove(0)
+    }
+}
+
+#[test]
+fn a_run_that_was_late_or_differs_is_made_again_more_slowly() {
+    let late = || Err(Refused { why: "too busy".to_owned(), is_late: true });
+    let never = || Err(Refused { why: "no second CPU".to_owned(), is_late: false });
+    let text = format!("{ONE_POLL}[kernel]\nrun = true\n");
+    let folder = folder("slower", &[("x.toml", &text)]);
+    let result = |answers: Vec<Result<Observed, Refused>>| {
+        let mut executor = Slower { answers, stretch: 1 };
+        let result = run_file(&folder.join("x.toml"), &mut executor);
+        let shown = line(&result).replace(&folder.display().to_string(), "DIR");
+        (shown.lines().next().unwrap_or_default().to_owned(), result.carried_out.map(|carried_out| carried_out.stretch))
+    };
+    assert_eq!(result(vec![Ok(poll())]), ("pass     DIR/x.toml".to_owned(), Some(1)));
+    let slow = ("pass     DIR/x.toml (9 times as slowly)".to_owned(), Some(9));
+    assert_eq!(result(vec![late(), Ok(nothing()), Ok(poll())]), slow);
+    // What differs is a failure, whatever came of the others.
+    let failed = result(vec![Ok(nothing()), late(), late()]);
+    assert!(failed.0.starts_with("fail     DIR/x.toml"), "{failed:?}");
+    let refused = ("refused  DIR/x.toml: not runnable here: too busy".to_owned(), None);
+    assert_eq!(result(vec![late(), late(), late()]), refused);
+    assert_eq!(result(vec![never()]).1, None, "what cannot be had is not asked for again");
+    std::fs::remove_dir_all(&folder).expect("it was made");
 }

@@ -12,7 +12,7 @@ use super::rig::KernelRig;
 use super::wire::VethWire;
 use super::{calls, check, control, napi, sets_threads};
 use crate::Refused;
-use crate::real::clock::{HEAD_START, NS_PER_US, RunPace, RunWindow};
+use crate::real::clock::{NS_PER_US, RunPace, RunWindow};
 use crate::real::refused;
 use crate::real::timeline::{self, Calls, Deed, Driven, Returned};
 
@@ -32,7 +32,12 @@ pub(super) struct KernelRun {
 }
 
 impl KernelRun {
-    /// Whether the thread of an instance is one that polls without end, at a time in us.
+    /// When threads that polled without end were told not to, in us. They poll on until they have seen it.
+    pub(super) fn busy_ends(&self) -> impl Iterator<Item = (u64, NapiIx)> {
+        self.modes.iter().filter(|(since, _, busy)| *since > 0 && !*busy).map(|(since, napi, _)| (*since, *napi))
+    }
+
+    /// Whether the thread of an instance is told to poll without end, at a time in us.
     pub(super) fn is_busy_thread(&self, napi: NapiIx, at_us: u64) -> bool {
         let modes = self.modes.iter().filter(|(since, of, _)| *of == napi && *since <= at_us);
         modes.max_by_key(|(since, ..)| *since).is_some_and(|(.., busy)| *busy)
@@ -86,7 +91,7 @@ impl Calls for Threads<'_, '_> {
     }
 }
 
-/// Runs the timeline. `tolerance`: how late something may be done, if times are compared.
+/// Runs the timeline, which begins in `head` from now. `late_max`: how late something may be done, if that is looked at.
 ///
 /// # Errors
 /// A call turned out not to be one that can be made, or the machine was too busy to keep the times of the timeline.
@@ -94,11 +99,10 @@ pub(super) fn run(
     rig: &KernelRig<'_>,
     wire: &VethWire,
     end: Instant,
-    tolerance: Option<Span>,
+    late_max: Option<Span>,
+    head: Span,
 ) -> Result<KernelRun, Refused> {
-    // Where no times are compared, threads may take long to be there.
-    let head_ns = if tolerance.is_some() { HEAD_START.ns } else { HEAD_START.ns * 10 };
-    let start_ns = now_ns() + head_ns;
+    let start_ns = now_ns() + head.ns;
     let pace = RunPace::new(RunWindow { start_ns, end_ns: start_ns + end.ns }, &now_ns);
     let threads = Threads { rig, callers: Mutex::default(), modes: Mutex::new(modes_at_first(rig)) };
     let act = |deed: Deed<'_>| match deed {
@@ -111,8 +115,8 @@ pub(super) fn run(
         Deed::LookTx(..) => Ok(None),
     };
     let driven = timeline::run(rig.scenario, &threads, pace, |_| (), act)?;
-    if let Some(tolerance) = tolerance {
-        driven.in_time(tolerance, "run it on a quiet one, or give --order-only")?;
+    if let Some(late_max) = late_max {
+        driven.in_time(late_max, "run it on a quiet one, or say how slowly (--order-only --stretch)")?;
     }
     let (callers, modes) = (threads.callers.into_inner(), threads.modes.into_inner());
     let (callers, modes) = (callers.expect("no thread panicked"), modes.expect("no thread panicked"));

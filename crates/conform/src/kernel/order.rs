@@ -3,6 +3,8 @@
 //! A poll is recorded when it has ended, after the timer that its completion armed (`net/core/dev.c __napi_poll`); a timer that is
 //! armed again or expires is recorded as cancelled first (`kernel/time/hrtimer.c debug_deactivate`).
 
+use std::collections::BTreeSet;
+
 use napier_core::context::PollContext;
 use napier_core::time::Span;
 use napier_scenario::{Event, NapiIx, Seen, SocketIx};
@@ -53,16 +55,26 @@ pub(super) struct RecordsKnown {
     pub(super) spans: Vec<Span>,
     /// How many times slower than usual the machine may be.
     pub(super) slow: u64,
+    /// When packets are sent to which instance, in us.
+    pub(super) sent: Vec<(u64, NapiIx)>,
 }
 
 /// Records as events.
 pub(super) fn events(rig: &KernelRig<'_>, run: &KernelRun, noted: Vec<Noted>, known: &RecordsKnown) -> Vec<Seen> {
     let noted = polls_first(without_false_cancels(noted), IN_POLL_US * known.slow);
+    let by_thread = |note: &Noted| !note.in_softirq && !run.callers.contains(&note.tid);
+    let busy_still: BTreeSet<usize> =
+        run.busy_ends().flat_map(|(since, napi)| not_told_yet(&noted, since, napi, &known.sent, &by_thread)).collect();
     let mut seen: Vec<Seen> = Vec::new();
     let mut last_cpu = None;
-    for note in noted {
+    for (position, note) in noted.into_iter().enumerate() {
         let Some(at) = run.driven.window.place_us(note.at_us) else { continue };
-        let event = event(rig, run, &note, known);
+        let event = match event(rig, run, &note, known) {
+            Event::Poll { napi, cpu, work, budget, .. } if busy_still.contains(&position) => {
+                Event::Poll { napi, context: PollContext::KthreadBusy, cpu, work, budget }
+            }
+            event => event,
+        };
         // Packets that go up together are one delivery.
         if let (Event::Deliver { socket, packets }, Some(last)) = (&event, seen.last_mut())
             && let Event::Deliver { socket: before, packets: sum } = &mut last.event
@@ -100,6 +112,29 @@ fn event(rig: &KernelRig<'_>, run: &KernelRun, note: &Noted, known: &RecordsKnow
         Deed::Deliver { socket } => Event::Deliver { socket, packets: 1 },
         Deed::Stopped { napi } => Event::KthreadStop { napi },
     }
+}
+
+/// Polls of a thread that polled without end and was told at `since` not to: all but the last one that follows the one before without a cause of
+/// its own, which is the one that completes. When the thread has seen it is not recorded, and on a slow machine it polls often until then.
+fn not_told_yet(
+    noted: &[Noted],
+    since_us: u64,
+    instance: NapiIx,
+    sent: &[(u64, NapiIx)],
+    by_thread: &dyn Fn(&Noted) -> bool,
+) -> Vec<usize> {
+    let own = noted.iter().enumerate().filter(|(_, note)| {
+        note.at_us >= since_us && matches!(note.deed, Deed::Poll { napi, .. } | Deed::Fire { napi } if napi == instance)
+    });
+    let own: Vec<_> = own.collect();
+    let is_poll = |note: &Noted| matches!(note.deed, Deed::Poll { .. }) && by_thread(note);
+    let goes_on = |pair: &[(usize, &Noted)]| {
+        let (_, this) = pair[0];
+        let (_, next) = pair[1];
+        let is_caused = sent.iter().any(|(at, napi)| *napi == instance && (this.at_us + 1..=next.at_us).contains(at));
+        is_poll(this) && is_poll(next) && !is_caused
+    };
+    own.windows(2).take_while(|pair| goes_on(pair)).map(|pair| pair[0].0).collect()
 }
 
 /// The time-out of the scenario that a timer was armed with, or what it looks like if it is none of them.
@@ -175,8 +210,23 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_polls_on_until_it_has_seen_that_it_shall_not() {
+        // Told at 10 us, and it completes at 14; a packet comes at 20.
+        let noted =
+            vec![poll(9, false), poll(11, false), poll(12, false), poll(14, false), poll(21, false), poll(25, true)];
+        let by_thread = |note: &Noted| !note.in_softirq;
+        assert_eq!(not_told_yet(&noted, 10, NAPI, &[(20, NAPI)], &by_thread), [1, 2]);
+        // It had seen it at once.
+        assert_eq!(not_told_yet(&noted, 13, NAPI, &[(20, NAPI)], &by_thread), [0_usize; 0]);
+        // A timer, and packets of another instance.
+        let fire = note(13, true, Deed::Fire { napi: NAPI });
+        let timed = vec![poll(11, false), poll(12, false), fire, poll(14, false), poll(16, false)];
+        assert_eq!(not_told_yet(&timed, 10, NAPI, &[(12, NapiIx(1))], &by_thread), [0]);
+    }
+
+    #[test]
     fn what_a_timer_was_armed_with_is_a_time_out_of_the_scenario() {
-        let known = RecordsKnown { spans: vec![Span::from_ms(5), Span::from_ms(40)], slow: 1 };
+        let known = RecordsKnown { spans: vec![Span::from_ms(5), Span::from_ms(40)], slow: 1, sent: Vec::new() };
         assert_eq!(meant(4_990_000, &known), Span::from_ms(5));
         assert_eq!(meant(20_000_000, &known), Span::from_ns(20_000_000));
     }

@@ -30,8 +30,9 @@ fn text_of(file: &str) -> String {
 /// Carries a file out, so many times as slowly, order and counts only: a machine that is busy makes everything late. `None` if
 /// this machine refuses it.
 fn verdict(file: &str, text: &str, stretch: u32) -> Option<Judgement> {
-    let scenario = Scenario::parse(text, file).unwrap_or_else(|error| panic!("{error}"));
-    let mut kernel = LiveKernel::without_times(stretch);
+    let scenario = Scenario::parse(text, file).unwrap_or_else(|error| panic!("{error}")).stretched(stretch);
+    let mut kernel = LiveKernel::without_times(Some(stretch));
+    assert!(kernel.take_pace(&scenario, 0) && !kernel.take_pace(&scenario, 1), "what is given is the only pace");
     match kernel.run(&scenario) {
         Ok(observed) => Some(judge(&scenario, kernel.clock(), &observed.events, &observed.counters)),
         Err(refused) => {

@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use napier_core::time::Span;
 use napier_linux::tracefs::{NAPI_POLL, TraceEvent, Tracepoint, Tracer};
-use napier_scenario::{DeviceIx, Kind, NapiIx, Scenario, Seen, SocketIx};
+use napier_scenario::{Action, DeviceIx, Kind, NapiIx, Scenario, Seen, SocketIx, Target};
 
 use super::drive::KernelRun;
 use super::order::{self, Deed, Noted};
 use super::rig::KernelRig;
-use super::{watches, wire};
+use super::{sets_threads, watches, wire};
 use crate::Refused;
+use crate::real::clock::NS_PER_US;
 use crate::real::refused;
+use crate::real::timeline;
 
 const HRTIMER_START: Tracepoint = Tracepoint("timer", "hrtimer_start");
 const HRTIMER_EXPIRE: Tracepoint = Tracepoint("timer", "hrtimer_expire_entry");
@@ -58,6 +60,8 @@ impl Trace {
         }
         if watches(scenario, &[Kind::TimerStart, Kind::TimerFire, Kind::TimerCancel])
             || scenario.expect.counters.iter().any(|(name, _)| name.ends_with(".timer_fires"))
+            // What a thread polls for that was busy before.
+            || scenario.timeline.iter().any(|step| matches!(&step.action, Action::Call { call, .. } if sets_threads(call)))
         {
             let ours = format!("function.function == {NAPI_WATCHDOG}");
             tracer.record(HRTIMER_START, Some(&ours)).map_err(cannot)?;
@@ -116,7 +120,11 @@ impl Trace {
             rig,
             run,
             noted.collect(),
-            &order::RecordsKnown { spans: spans(rig.scenario), slow: slow.into() },
+            &order::RecordsKnown {
+                spans: spans(rig.scenario),
+                slow: slow.into(),
+                sent: sent(rig.scenario, run.driven.window.start_ns),
+            },
         ))
     }
 
@@ -178,6 +186,19 @@ fn name() -> String {
 fn address(event: &TraceEvent, field: &str) -> Option<u64> {
     let text = event.field(field)?;
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+/// When packets are sent to which instance, in us of the clock.
+fn sent(scenario: &Scenario, start_ns: u64) -> Vec<(u64, NapiIx)> {
+    let of = |(at, deed): (napier_core::time::Instant, timeline::Deed<'_>)| {
+        let timeline::Deed::Send { packets, .. } = deed else { return None };
+        let napi = match packets.to {
+            Target::Socket(socket) => scenario.machine.sockets[socket.at()].napi,
+            Target::Napi(napi) => napi,
+        };
+        Some(((start_ns + at.ns) / NS_PER_US, napi))
+    };
+    timeline::deeds(scenario).into_iter().filter_map(of).collect()
 }
 
 /// All time-outs that a timer of the scenario can be armed with.

@@ -19,7 +19,7 @@ use super::Refused;
 pub(crate) const PRIORITY: i32 = 10;
 
 pub(crate) fn refused(why: impl Into<String>) -> Refused {
-    Refused { why: why.into() }
+    Refused { why: why.into(), is_late: false }
 }
 
 /// What failed, as a reason not to run.

@@ -1,6 +1,7 @@
 //! The timeline of a scenario, gone through in real time: each thread makes its calls at their times, and the thread of the run does
 //! the rest in order.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use napier_core::time::{Instant, Span};
@@ -8,11 +9,13 @@ use napier_scenario::{Action, Call, Check, Event, Kind, Packets, Pattern, Scenar
 
 use super::answers::Made;
 use super::clock::{RunPace, RunWindow};
-use super::refused;
 use crate::Refused;
 
 /// Enough after the last thing that is expected to see what no file expects.
 pub(crate) const AFTER_LAST: Span = Span::from_ms(30);
+
+/// How far apart steps of a file are usually.
+const ALONE: Span = Span::from_ms(1);
 
 /// What makes the calls of a scenario's threads.
 pub(crate) trait Calls: Sync {
@@ -134,11 +137,9 @@ impl Driven {
     pub(crate) fn in_time(&self, tolerance: Span, advice: &str) -> Result<(), Refused> {
         let Some((at, by)) = self.late.filter(|(_, by)| *by > tolerance) else { return Ok(()) };
         let ms = |ns: u64| ns as f64 / 1e6;
-        Err(refused(format!(
-            "this machine is too busy: what is due at {:.1} ms was done {:.1} ms late; {advice}",
-            ms(at.ns),
-            ms(by.ns)
-        )))
+        let (at, by) = (ms(at.ns), ms(by.ns));
+        let why = format!("this machine is too busy: what is due at {at:.1} ms was done {by:.1} ms late; {advice}");
+        Err(Refused { why, is_late: true })
     }
 }
 
@@ -202,6 +203,13 @@ pub(crate) fn deeds(scenario: &Scenario) -> Vec<(Instant, Deed<'_>)> {
 /// When packets of the timeline may last wait, since time zero.
 pub(crate) fn latest(scenario: &Scenario) -> Instant {
     scenario.timeline.last().map_or(Instant::ZERO, |step| last_packet(step.at, &step.action)) + scenario.expect.settle
+}
+
+/// The shortest time between two steps that are not due at once, and that of steps that are all due at once.
+pub(crate) fn shortest_gap(scenario: &Scenario) -> Span {
+    let steps: BTreeSet<u64> = scenario.timeline.iter().map(|step| step.at.ns).collect();
+    let gaps = steps.iter().zip(steps.iter().skip(1)).map(|(step, next)| next - step);
+    Span::from_ns(gaps.min().unwrap_or(ALONE.ns))
 }
 
 /// When the log ends: what is expected last, and a little, but no later than the scenario has it.
