@@ -152,6 +152,7 @@ impl Tracer {
         for seen in self.seen_by_cpu()?.values() {
             all.kept += seen.kept;
             all.overrun += seen.overrun;
+            all.taken += seen.taken;
         }
         Ok(all)
     }
@@ -171,26 +172,6 @@ impl Tracer {
             all.insert(cpu, seen);
         }
         Ok(all)
-    }
-
-    /// What was recorded and not yet taken, oldest first; the lost events of each processor are counted.
-    ///
-    /// # Errors
-    /// [`TraceError`].
-    pub fn take(&mut self) -> Result<Recorded, TraceError> {
-        // One look without waiting: `trace` does not consume, `trace_pipe` waits unless it is told not to.
-        let mut pipe = self.open("trace_pipe", OFlags::RDONLY | OFlags::NONBLOCK)?;
-        let (mut text, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-        loop {
-            match pipe.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(bytes) => text.extend_from_slice(&buffer[..bytes]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(Recorded::parse(&String::from_utf8_lossy(&text)))
     }
 
     /// Writes to a file of the instance.
@@ -242,13 +223,21 @@ pub struct EventCounts {
     pub kept: u64,
     /// Those that others have taken the place of, or that found no place.
     pub overrun: u64,
+    /// Those that were taken.
+    pub taken: u64,
 }
 
 impl EventCounts {
-    /// All of them.
+    /// All of them, if none was taken.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.kept + self.overrun
+    }
+
+    /// All that there ever were since they are counted.
+    #[must_use]
+    pub fn ever(&self) -> u64 {
+        self.total() + self.taken
     }
 
     /// Adds what a processor's `stats` say.
@@ -259,6 +248,7 @@ impl EventCounts {
             match name {
                 "entries" => self.kept += count,
                 "overrun" | "commit overrun" | "dropped events" => self.overrun += count,
+                "read events" => self.taken += count,
                 _ => {}
             }
         }

@@ -24,5 +24,6 @@ fn what_was_overrun_is_counted() {
     let stats = "entries: 7\noverrun: 3\ncommit overrun: 0\nbytes: 400\ndropped events: 1\nread events: 9\n";
     seen.add(stats);
     seen.add(stats);
-    assert_eq!((seen, seen.total()), (EventCounts { kept: 14, overrun: 8 }, 22));
+    assert_eq!((seen, seen.total()), (EventCounts { kept: 14, overrun: 8, taken: 18 }, 22));
+    assert_eq!(seen.ever(), 40);
 }

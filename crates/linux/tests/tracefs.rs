@@ -35,6 +35,16 @@ fn polls_are_recorded() {
         recorded.events.iter().map(|event| event.field("work").expect("work").parse::<u64>().expect("a number")).sum();
     assert!(seen >= 20 && recorded.lost == 0, "{recorded:?}");
     assert!(tracer.take().expect("events").events.is_empty());
+    // A reader that has what it was seen to be there ends, however much there is: the rest is for the next one.
+    for _ in 0..400 {
+        source.send_to(b"one", sink.local_addr().expect("bound")).expect("sent");
+        sink.recv(&mut [0; 8]).expect("received");
+    }
+    let all = tracer.seen().expect("counts").kept;
+    let first = tracer.take_of(10).expect("events").events.len() as u64;
+    assert!((10..all).contains(&first), "{first} of {all}");
+    assert_eq!(first + tracer.take().expect("events").events.len() as u64, all);
+    assert!(tracer.take_of(0).expect("none").events.is_empty());
     // veth polls in the softirq of the sender, and nothing is kept where nothing is to be.
     assert!(recorded.events.iter().any(|event| event.in_softirq), "{recorded:?}");
     tracer.keep(false).expect("off");

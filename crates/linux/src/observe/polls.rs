@@ -149,6 +149,8 @@ pub struct Polling {
     tracer: Tracer,
     filter: String,
     polls: Polls,
+    /// Events of each processor that are told already, since the window was opened.
+    told: BTreeMap<u32, u64>,
     /// By what the kernel calls an instance.
     each: BTreeMap<String, InstancePolls>,
     /// Which instance is which, where polls are to be told apart by that.
@@ -164,7 +166,7 @@ impl Polling {
         let tracer = Tracer::new()?;
         tracer.buffer(TRACE_KIB)?;
         let filter = format!("dev_name == \"{name}\"");
-        Ok(Self { tracer, filter, polls: Polls::default(), each: BTreeMap::new(), ids: None })
+        Ok(Self { tracer, filter, polls: Polls::default(), told: BTreeMap::new(), each: BTreeMap::new(), ids: None })
     }
 
     /// The same, and polls are told by instance too ([`Polls::of_instances`]).
@@ -180,7 +182,7 @@ impl Polling {
     /// # Errors
     /// [`TraceError`].
     pub fn begin(&mut self) -> Result<(), TraceError> {
-        (self.polls, self.each) = (Polls::default(), BTreeMap::new());
+        (self.polls, self.told, self.each) = Default::default();
         if let Some(ids) = &mut self.ids {
             ids.begin()?;
         }
@@ -194,8 +196,8 @@ impl Polling {
     /// [`TraceError`].
     pub fn look(&mut self) -> Result<(), TraceError> {
         let counted = self.tracer.seen_by_cpu()?;
-        let recorded = self.tracer.take()?;
-        self.tracer.clear()?;
+        // What comes from here on is for the next look: a machine that is slow or busy would lose much of it if the buffer were emptied.
+        let recorded = self.tracer.take_of(counted.values().map(|seen| seen.kept).sum())?;
         if let Some(ids) = &mut self.ids {
             ids.look(&recorded.events)?;
         }
@@ -228,8 +230,10 @@ impl Polling {
             if kept == 0 {
                 continue;
             }
-            // What came between the count and the look is in the look alone.
-            let all = seen.total().max(kept);
+            // What came between the count and the look is in the look alone, and in the next count.
+            let told = self.told.entry(*cpu).or_default();
+            let all = seen.ever().saturating_sub(*told).max(kept);
+            *told += all;
             let scaled = |part: u64| (u128::from(part) * u128::from(all) / u128::from(kept)) as u64;
             self.add_of_cpu(&own, &scaled);
         }

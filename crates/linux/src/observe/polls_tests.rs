@@ -23,9 +23,9 @@ fn polls_are_told_by_who_made_them_and_scaled_to_what_the_kernel_counted() {
         }
         Err(error) => panic!("{error}"),
     };
-    let (polls, each, filter) = Default::default();
-    let mut polling = Polling { tracer, filter, polls, each, ids: Some(ids) };
-    let counts = |kept, overrun| EventCounts { kept, overrun };
+    let (polls, told, each, filter) = Default::default();
+    let mut polling = Polling { tracer, filter, polls, told, each, ids: Some(ids) };
+    let counts = |kept, overrun| EventCounts { kept, overrun, taken: 0 };
     let counted = [(0, counts(4, 396)), (1, counts(2, 0))].into();
     polling.add(&counted, &Recorded::of(TEXT).events);
     let found = polling.so_far();
@@ -39,4 +39,10 @@ fn polls_are_told_by_who_made_them_and_scaled_to_what_the_kernel_counted() {
         kinds,
         [("softirq", "", 200), ("ksoftirqd", "", 1), ("napi-thread", "", 1), ("program", "memcached", 200)]
     );
+    // The next look: on CPU 0 four more were counted, one of which came before this look's count was taken, and on CPU 1 none.
+    let later = TEXT.lines().filter(|line| line.contains("[000]")).fold(String::new(), |text, line| text + line + "\n");
+    let counts = |kept, overrun, taken| EventCounts { kept, overrun, taken };
+    polling.add(&[(0, counts(3, 396, 5)), (1, counts(0, 0, 2))].into(), &Recorded::of(&later).events);
+    let found = polling.so_far();
+    assert_eq!((found.total(), found.work), (402 + 4, 305 + 3), "each is told once");
 }

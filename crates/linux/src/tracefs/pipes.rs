@@ -1,11 +1,11 @@
-//! The buffers of an instance, page by page as the kernel has them.
+//! The buffers of an instance: as text, or page by page as the kernel has them.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 
 use rustix::fs::{Dir, OFlags};
 
-use super::{EventFormat, TraceError, Tracepoint, Tracer, page};
+use super::{EventFormat, Recorded, TraceError, Tracepoint, Tracer, page};
 
 /// Pages that are taken of a processor at once: one that writes faster than it is read must not keep the reader there.
 const PAGES_MAX: usize = 1 << 11;
@@ -20,6 +20,39 @@ pub struct RawPipes {
 }
 
 impl Tracer {
+    /// What is recorded now and not yet taken, oldest first; the lost events of each processor are counted.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn take(&mut self) -> Result<Recorded, TraceError> {
+        let there = self.seen()?.kept;
+        self.take_of(there)
+    }
+
+    /// The same of a buffer that was seen to have so many events. What came later is left but for a few: threads that poll for ever may
+    /// write faster than they are read, and must not keep the reader here.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn take_of(&mut self, there: u64) -> Result<Recorded, TraceError> {
+        // One look without waiting: `trace` does not consume, `trace_pipe` waits unless it is told not to.
+        let mut pipe = self.open("trace_pipe", OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let (mut text, mut buffer, mut lines) = (Vec::new(), vec![0; 1 << 16], 0);
+        while lines < there {
+            match pipe.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(bytes) => {
+                    lines += events_in(&buffer[..bytes]);
+                    text.extend_from_slice(&buffer[..bytes]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Recorded::parse(&String::from_utf8_lossy(&text)))
+    }
+
     /// Opens the buffers of all processors.
     ///
     /// # Errors
@@ -44,6 +77,12 @@ impl Tracer {
     pub fn format(&self, event: Tracepoint) -> Result<EventFormat, TraceError> {
         self.read(&event.file("format")).map(|text| EventFormat::parse(&text))
     }
+}
+
+/// Lines of events. Those of lost ones begin at the edge.
+fn events_in(text: &[u8]) -> u64 {
+    let lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    lines.filter(|line| !line.starts_with(b"CPU:")).count() as u64
 }
 
 impl RawPipes {

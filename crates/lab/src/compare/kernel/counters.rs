@@ -145,7 +145,7 @@ mod tests {
             text: format!("napi poll on napi struct 0 for device x work {work} budget 64"),
         };
         let kept = Recorded { events: vec![poll(0, false), poll(3, true), poll(5, true), poll(0, false)], lost: 0 };
-        let counted = Counted::of(EventCounts { kept: 4, overrun: 4 }, &kept);
+        let counted = Counted::of(EventCounts { kept: 4, overrun: 4, taken: 0 }, &kept);
         assert_eq!((counted.polls, counted.softirq_polls), (8, 4.0));
         assert_eq!((counted.empty_share, counted.work_per_poll), (0.5, 2.0));
         assert_eq!(Counted::of(EventCounts::default(), &Recorded::default()), Counted::default());
