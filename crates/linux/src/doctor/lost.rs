@@ -14,7 +14,7 @@ pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Fewer are not worth a word: one packet of so many.
 const ONE_OF: u64 = 100_000;
-/// A softirq that ends early is worth one if it is one for so many packets: then it is a habit.
+/// A softirq that ends early is worth one if it is one for so many packets: then it is a habit. Fewer packets than that make none.
 const SQUEEZED_ONE_OF: u64 = 1000;
 
 fn is_many(lost: &Lost, one_of: u64) -> bool {
@@ -59,12 +59,13 @@ fn missed(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
 /// Of CPUs: those that lose now, or many since the start.
 fn cpus(facts: &Facts, of: fn(&crate::facts::Losses) -> &Vec<Lost>, one_of: u64) -> Option<(Severity, String)> {
     let total = |all: &[Lost]| all.iter().fold((0, 0), |(lost, of), one| (lost + one.lost, of + one.of));
+    let is_habit = |lost: &&Lost| is_many(lost, one_of) && (one_of == ONE_OF || lost.of >= one_of);
     let since = of(&facts.losses);
     let now = facts.watched.as_ref().map(|watched| (of(&watched.losses), watched.ms));
     let mut hit: Vec<&Lost> = now.iter().flat_map(|(all, _)| all.iter().filter(|lost| is_many(lost, one_of))).collect();
     let is_now = !hit.is_empty();
     if !is_now {
-        hit = since.iter().filter(|lost| is_many(lost, one_of)).collect();
+        hit = since.iter().filter(is_habit).collect();
     }
     if hit.is_empty() {
         return None;

@@ -125,6 +125,9 @@ fn packets_that_were_lost_and_a_budget_that_loses_them() {
     facts.watched = None;
     facts.losses.squeezed[0].lost = 1000;
     only(&facts, "packets-lost", Severity::Note);
+    // As a machine that has just begun shows it.
+    facts.losses.squeezed = vec![lost("0", 3, 2), lost("1", 4, 4)];
+    assert_eq!(diagnose(&facts), [], "some packets are no habit");
     facts.losses = Losses::default();
     (facts.sysctls.netdev_budget, facts.sysctls.netdev_budget_usecs) = (Some(2), Some(100));
     let found = only(&facts, "softirq-budget", Severity::Warning);
