@@ -67,10 +67,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "trial",
         &[
-            (
-                "sudo napier trial --dev eth0 --unit memcached",
-                "which of three modes suits it, in twenty minutes at most",
-            ),
+            ("sudo napier trial --dev eth0 --unit memcached", "which of three modes suits it"),
             (
                 "sudo napier trial --dev eth0 --attach 4711 --modes base,suspend20 --for 2m --block 2s --guard 'cpu<90%'",
                 "sooner, and back at once where its CPU time passes a bound",

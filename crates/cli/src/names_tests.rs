@@ -32,7 +32,6 @@ const MEANINGS: &[(&str, &[&str])] = &[
 const UNLIKE: &[(&str, &str)] = &[
     ("backend", "one of the list, where a machine is fitted to one"),
     ("json", "ynl's own options have the request there"),
-    ("judge", "comparisons that advice is held against, and what judges a service"),
     ("out", "a file or a folder, as many files as there are"),
     ("queues", "which queues of a card that is there, and how many of a device that is made or set"),
 ];

@@ -40,7 +40,7 @@ use report::Report;
 pub(crate) use report::{dry_run, preview_lines, previews_json};
 use seen::RunOutcome;
 pub(crate) use seen::{Subject, Watching, look_once};
-pub(crate) use turns::{Asked, Turns};
+pub(crate) use turns::{AskedTurns, Turns};
 
 /// The status of `--must-act`.
 const NOT_ACTING: u8 = 3;

@@ -1,6 +1,7 @@
 //! A trial as it goes: blocks in their order, judges looked at, the guard asked, its orders carried out at once.
 //!
 //! ```text
+//! wait until all is well
 //! turn --> apply --> settling --> first half --> second half --> next turn
 //!            |           |             |              |
 //!            '-----------'-- a look every 50 ms ------'--> the guard: back --> wait until all is well --> next turn
@@ -153,6 +154,8 @@ impl<'a> Course<'a> {
         blocks: &[Block],
         mut is_decided: impl FnMut(u32, &[Measured], &[usize]) -> bool,
     ) -> CourseOutcome {
+        // Nothing is tried on a service of which nothing is known, or that is beyond a limit already.
+        let blocks = if self.wait().is_ok() { blocks } else { &[] };
         for (at, block) in blocks.iter().enumerate() {
             let broken = self.block(*block);
             let is_over = match broken {
@@ -248,7 +251,9 @@ impl<'a> Course<'a> {
             }
             GuardOrder::End(ended) => {
                 self.ended = Some((ended, why.clone()));
-                self.go_back(self.in_force, why);
+                // What ends everything is no fault of the candidate, unless it was the last one.
+                let of = if ended == EndedBy::Alone { self.in_force } else { None };
+                self.go_back(of, why);
                 Err(Broken::End)
             }
         }
@@ -291,7 +296,9 @@ impl<'a> Course<'a> {
                 Ok(true) => {
                     let since = *well_since.get_or_insert(now);
                     if now.saturating_sub(since) >= WELL {
-                        (self.told)(Note::Well);
+                        if !self.trips.is_empty() {
+                            (self.told)(Note::Well);
+                        }
                         return self.event(GuardEvent::Well, String::new());
                     }
                 }
@@ -299,7 +306,7 @@ impl<'a> Course<'a> {
                 Err(error) => self.event(GuardEvent::Lost(Loss::Judge), error.to_string())?,
             }
             if now >= until {
-                let why = format!("{} s after it was taken back", (now + WAIT_MIN).saturating_sub(until).as_secs());
+                let why = self.watch.why_unwell().unwrap_or_default();
                 self.event(GuardEvent::Unwell, why)?;
             }
         }

@@ -9,7 +9,7 @@
 //! | waiting | skip | | | | home | end | end |
 //! | over | skip | | | | | | |
 //!
-//! A candidate that was taken back is skipped from then on. If nothing is left to be held against another, it is over. The *reference* is
+//! It begins with waiting. A candidate that was taken back is skipped from then on. If nothing is left to be held against another, it is over. The *reference* is
 //! the candidate that is as safe as what was there before (`base`): a bound that is passed under it, and silence, are no candidate's fault,
 //! so it is waited until all is well, and it is tried again.
 
@@ -56,7 +56,7 @@ pub enum Loss {
     Interface,
     /// A judge cannot go on.
     Judge,
-    /// Whoever began the trial wants its end.
+    /// The one who began the trial wants its end.
     Told,
     /// The way back: something could not be put back, so nothing else is tried.
     Way,
@@ -85,7 +85,7 @@ pub enum EndedBy {
     Lost(Loss),
     /// The reference could not be applied.
     Reference,
-    /// After a candidate was taken back it did not become well.
+    /// With nothing in force it did not become well.
     Unwell,
     /// All candidates but one were taken back.
     Alone,
@@ -105,14 +105,14 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Of so many candidates, one of them the reference.
+    /// Of so many candidates, one of them the reference. It waits until all is well.
     ///
     /// # Panics
     /// If there are fewer than two, or more than [`CANDIDATES_MAX`], or the reference is none of them.
     #[must_use]
     pub fn new(candidates: usize, reference: usize) -> Self {
         assert!((2..=CANDIDATES_MAX).contains(&candidates) && reference < candidates, "{candidates} {reference}");
-        Self { state: GuardState::Home, candidates, reference, tripped: 0 }
+        Self { state: GuardState::Waiting, candidates, reference, tripped: 0 }
     }
 
     /// Where it is.
@@ -191,7 +191,7 @@ impl fmt::Display for EndedBy {
             Self::Lost(Loss::Told) => "it was told to end",
             Self::Lost(Loss::Way) => "something could not be put back",
             Self::Reference => "the reference could not be applied",
-            Self::Unwell => "after a mode was taken back the service did not come back within its bounds",
+            Self::Unwell => "with nothing in force a judge was silent, or a limit passed, for too long",
             Self::Alone => "nothing is left to compare: the other modes were taken back",
         })
     }
@@ -205,8 +205,17 @@ mod tests {
 
     const LOSSES: [Loss; 5] = [Loss::Program, Loss::Interface, Loss::Judge, Loss::Told, Loss::Way];
 
-    fn away(candidate: usize) -> Guard {
+    fn home() -> Guard {
         let mut guard = Guard::new(3, 0);
+        assert_eq!(
+            (guard.on(GuardEvent::Turn(1)), guard.on(GuardEvent::Well)),
+            (GuardOrder::Skip, GuardOrder::Nothing)
+        );
+        guard
+    }
+
+    fn away(candidate: usize) -> Guard {
+        let mut guard = home();
         assert_eq!(guard.on(GuardEvent::Turn(candidate)), GuardOrder::Apply(candidate));
         guard
     }
@@ -230,7 +239,7 @@ mod tests {
         let nothing = GuardOrder::Nothing;
         let events = [Turn(2), Refused, Passed, Silent, Well, Unwell, Lost(Loss::Program)];
         let rows = [
-            (Guard::new(3, 0), [GuardOrder::Apply(2), nothing, nothing, nothing, nothing, nothing, gone]),
+            (home(), [GuardOrder::Apply(2), nothing, nothing, nothing, nothing, nothing, gone]),
             (
                 away(1),
                 [GuardOrder::Apply(2), GuardOrder::Back, GuardOrder::Back, GuardOrder::Back, nothing, nothing, gone],

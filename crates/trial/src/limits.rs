@@ -102,7 +102,7 @@ impl Watch {
         self.judges.iter().map(|watched| watched.judge.patience()).max().unwrap_or_default()
     }
 
-    /// Time in which nobody looked, as while a candidate is applied, is no silence.
+    /// Time without a look, as while a candidate is applied, is no silence.
     fn excuse_gap(&mut self, now: Duration) {
         let gap = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         if gap > GAP_MAX {
@@ -147,6 +147,15 @@ impl Watch {
             let since = now.saturating_sub(watched.spoke).as_secs_f64();
             (GuardEvent::Silent, format!("nothing new of {} for {since:.1} s", names.join(", ")))
         }))
+    }
+
+    /// What is not well.
+    pub(crate) fn why_unwell(&self) -> Option<String> {
+        let beyond = self.limits.iter().find(|(_, since)| since.is_some()).map(|(limit, _)| self.words(limit));
+        let names =
+            |watched: &Watched| watched.judge.figures().iter().map(|figure| figure.name.clone()).collect::<Vec<_>>();
+        let silent = || self.judges.iter().find(|watched| !watched.has_spoken);
+        beyond.or_else(|| silent().map(|watched| format!("nothing came of {}", names(watched).join(", "))))
     }
 
     /// Whether each judge has spoken and is not silent, and no figure is beyond its limit.

@@ -32,7 +32,7 @@ use crate::Usage;
 use crate::target::TargetArgs;
 
 /// What is asked for.
-pub(crate) struct Asked<'a> {
+pub(crate) struct AskedTurns<'a> {
     pub(crate) dev: &'a str,
     pub(crate) attach: Option<u32>,
     pub(crate) target: &'a TargetArgs,
@@ -86,8 +86,8 @@ fn has_lines(pair: &PairLines) -> bool {
 impl Turns {
     /// Finds the program, and refuses what cannot be applied to it: before anything is changed. This thread is in the interface's namespace
     /// afterwards.
-    pub(crate) fn find(asked: &Asked<'_>) -> anyhow::Result<Self> {
-        let &Asked { dev, attach, target, modes, is_quiet, .. } = asked;
+    pub(crate) fn find(asked: &AskedTurns<'_>) -> anyhow::Result<Self> {
+        let &AskedTurns { dev, attach, target, modes, is_quiet, .. } = asked;
         let settings = |mode: &Mode| ProgramSettings::of(&mode.plan());
         let widest = modes.iter().find(|mode| !settings(mode).is_empty()).or(modes.last());
         let mode = *widest.ok_or_else(|| anyhow!("no mode"))?;

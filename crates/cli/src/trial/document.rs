@@ -3,7 +3,7 @@
 use napier_trial::{Estimate, Holds, Measured, TrialAnswer, Unit, Verdict};
 use serde_json::{Map, Value, json};
 
-use super::{Plan, REFERENCE, TrialArgs, TrialResult, said};
+use super::{REFERENCE, TrialArgs, TrialPlan, TrialResult, said};
 
 /// What it came to.
 pub(super) fn document(result: &TrialResult<'_>) -> Value {
@@ -55,7 +55,7 @@ pub(super) fn document(result: &TrialResult<'_>) -> Value {
 }
 
 /// What would be done.
-pub(super) fn planned(plan: &Plan, args: &TrialArgs, program: &str, modes: Vec<Value>) -> Value {
+pub(super) fn planned(plan: &TrialPlan, args: &TrialArgs, program: &str, modes: Vec<Value>) -> Value {
     let mut whole = head(plan, &args.dev, program);
     let turns = plan.blocks().into_iter().map(|block| plan.modes[block.candidate].to_string());
     whole.insert("turns".to_owned(), turns.collect());
@@ -64,7 +64,7 @@ pub(super) fn planned(plan: &Plan, args: &TrialArgs, program: &str, modes: Vec<V
 }
 
 /// How it is done.
-fn head(plan: &Plan, dev: &str, program: &str) -> Map<String, Value> {
+fn head(plan: &TrialPlan, dev: &str, program: &str) -> Map<String, Value> {
     let figures = plan.figures.iter().map(|figure| {
         let unit = match figure.unit {
             Unit::Seconds => "s",
@@ -123,7 +123,7 @@ fn pairs(result: &TrialResult<'_>) -> Value {
     result.decision.pairs.iter().map(pair).collect()
 }
 
-fn block(plan: &Plan, one: &Measured) -> Value {
+fn block(plan: &TrialPlan, one: &Measured) -> Value {
     let figures = |value: &dyn Fn(usize) -> Value| -> Map<String, Value> {
         plan.figures.iter().enumerate().map(|(at, figure)| (figure.name.clone(), value(at))).collect()
     };

@@ -5,10 +5,10 @@ use napier_linux::by_name::{ProgramTarget, TargetName};
 use napier_linux::change::quoted;
 use napier_trial::{Decision, TrialAnswer};
 
-use super::{Plan, TrialArgs};
+use super::{TrialArgs, TrialPlan};
 
 /// What keeps it: none where base is as good, or nothing is known.
-pub(super) fn commands(args: &TrialArgs, plan: &Plan, decision: &Decision, target: &ProgramTarget) -> Vec<String> {
+pub(super) fn commands(args: &TrialArgs, plan: &TrialPlan, decision: &Decision, target: &ProgramTarget) -> Vec<String> {
     let TrialAnswer::Take { candidate, .. } = decision.answer else { return Vec::new() };
     vec![command(args, plan.kinds[candidate], &target.name)]
 }

@@ -23,7 +23,7 @@ use napier_trial::{
 
 use crate::output::PageFile;
 use crate::progress::Doing;
-use crate::run::{Asked, FlowPort, Turns, preview_lines, previews_json};
+use crate::run::{AskedTurns, FlowPort, Turns, preview_lines, previews_json};
 use crate::target::TargetArgs;
 use crate::{ExitWith, Told, Usage, units};
 
@@ -83,7 +83,7 @@ pub(crate) struct TrialArgs {
     #[arg(long, value_name = "BOUND")]
     bound: Vec<String>,
 
-    /// A figure that must stay on one side of a value: else everything is put back within a second, and the mode is not tried again; such as
+    /// A figure that must stay on one side of a value: else everything is put back at once, and the mode is not tried again; such as
     /// 'p99<2ms'
     #[arg(long, value_name = "LIMIT")]
     guard: Vec<String>,
@@ -113,7 +113,7 @@ fn block(text: &str) -> Result<Duration, String> {
 }
 
 /// What a trial is about, once it is known to be possible.
-struct Plan {
+struct TrialPlan {
     /// Names of the modes; one that is there once more is the same under another name.
     modes: Vec<String>,
     kinds: Vec<Mode>,
@@ -128,7 +128,7 @@ struct Plan {
 
 /// What it came to.
 struct TrialResult<'a> {
-    plan: &'a Plan,
+    plan: &'a TrialPlan,
     dev: &'a str,
     program: &'a str,
     outcome: &'a CourseOutcome,
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &TrialArgs, interrupted: &AtomicBool) -> anyhow::Result<
     let times = BlockTimes::new(args.span, args.block, args.settle);
     let rounds = times.rounds(modes.len()).map_err(|error| Usage(error.into()))?;
     let page = args.page.target()?;
-    let mut turns = Turns::find(&Asked {
+    let mut turns = Turns::find(&AskedTurns {
         dev: &args.dev,
         attach: args.attach,
         target: &args.target,
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &TrialArgs, interrupted: &AtomicBool) -> anyhow::Result<
     let decides = args.by.as_deref().map_or(Ok(0), |name| bounds::figure(name, &figures))?;
     let bounds = args.bound.iter().map(|text| bounds::bound(text, &figures)).collect::<Result<Vec<_>, _>>()?;
     let limits = args.guard.iter().map(|text| bounds::limit(text, &figures)).collect::<Result<Vec<_>, _>>()?;
-    let plan = Plan { modes, kinds, times, rounds, figures, decides, bounds, seed: args.seed };
+    let plan = TrialPlan { modes, kinds, times, rounds, figures, decides, bounds, seed: args.seed };
     if args.dry_run {
         return dry_run(args, &plan, &turns);
     }
@@ -274,7 +274,7 @@ fn can_be_applied(turns: &Turns, mode: Mode) -> anyhow::Result<()> {
     }
 }
 
-fn dry_run(args: &TrialArgs, plan: &Plan, turns: &Turns) -> anyhow::Result<()> {
+fn dry_run(args: &TrialArgs, plan: &TrialPlan, turns: &Turns) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let all = plan.blocks();
     let mut refused = Vec::new();
@@ -310,7 +310,7 @@ fn dry_run(args: &TrialArgs, plan: &Plan, turns: &Turns) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Plan {
+impl TrialPlan {
     fn blocks(&self) -> Vec<Block> {
         blocks(self.modes.len(), self.rounds, self.seed)
     }

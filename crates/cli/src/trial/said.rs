@@ -5,11 +5,11 @@ use napier_trial::{
     Better, Block, Decision, EndedBy, Estimate, Holds, Interval, JudgedFigure, Standing, TrialAnswer, Trip, Verdict,
 };
 
-use super::{Plan, REFERENCE, TrialResult};
+use super::{REFERENCE, TrialPlan, TrialResult};
 use crate::page::{Page, plural};
 
 /// What is going to be done.
-pub(super) fn begins(plan: &Plan, dev: &str, program: &str) -> Vec<String> {
+pub(super) fn begins(plan: &TrialPlan, dev: &str, program: &str) -> Vec<String> {
     let names: Vec<String> = plan.modes.iter().map(ToString::to_string).collect();
     let seconds = |span: std::time::Duration| format!("{} s", (span.as_secs_f64() * 100.0).round() / 100.0);
     let (block, settle) = (seconds(plan.times.block), seconds(plan.times.settle));
@@ -27,7 +27,7 @@ pub(super) fn begins(plan: &Plan, dev: &str, program: &str) -> Vec<String> {
 }
 
 /// The order of turns: some of it.
-pub(super) fn order(plan: &Plan, blocks: &[Block]) -> String {
+pub(super) fn order(plan: &TrialPlan, blocks: &[Block]) -> String {
     const ROUNDS: usize = 4;
     let names = |round: &[Block]| {
         let names: Vec<String> = round.iter().map(|block| plan.modes[block.candidate].to_string()).collect();
@@ -38,7 +38,7 @@ pub(super) fn order(plan: &Plan, blocks: &[Block]) -> String {
 }
 
 /// A mode that was taken back.
-pub(super) fn trip(plan: &Plan, trip: &Trip) -> String {
+pub(super) fn trip(plan: &TrialPlan, trip: &Trip) -> String {
     let name = trip.candidate.map_or_else(|| "it".to_owned(), |candidate| plan.modes[candidate].to_string());
     let (at, took) = (trip.at.as_secs_f64(), trip.took.as_secs_f64() * 1e3);
     format!("{name} was taken back at {at:.1} s: {}; everything was back {took:.0} ms later", trip.why)
@@ -135,7 +135,7 @@ fn open(result: &TrialResult<'_>) -> String {
     if all.is_empty() { "too little was measured".to_owned() } else { all.join("; ") }
 }
 
-fn more(plan: &Plan, more_rounds: Option<u32>) -> String {
+fn more(plan: &TrialPlan, more_rounds: Option<u32>) -> String {
     let Some(rounds) = more_rounds else {
         return "How much longer it would take cannot be said from these.".to_owned();
     };
@@ -260,7 +260,7 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
 }
 
 /// A table of figures and modes, as lines.
-fn rows(plan: &Plan, decision: &Decision) -> Vec<String> {
+fn rows(plan: &TrialPlan, decision: &Decision) -> Vec<String> {
     let head = std::iter::once(String::new()).chain(plan.modes.iter().cloned());
     let mut cells: Vec<Vec<String>> = vec![head.collect()];
     for (at, figure) in plan.figures.iter().enumerate() {

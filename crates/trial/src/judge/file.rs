@@ -230,8 +230,8 @@ impl Looker for Lines {
         }
         let now = Instant::now();
         let since = self.last.replace(now).unwrap_or(self.begun);
-        // It follows a program that writes more seldom at once, and one that writes more often slowly.
-        self.gap = (now - since).max(self.gap.mul_f64(0.8)).max(GAP_MIN);
+        // It follows a program that writes more seldom at once, and one that writes more often within a few looks.
+        self.gap = (now - since).max(self.gap.mul_f64(0.5)).max(GAP_MIN);
         self.all.join(&newest);
         Ok(Some(Reading { values: self.all.values(now - self.begun), newest: newest.values(now - since) }))
     }
