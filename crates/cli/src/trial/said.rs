@@ -101,7 +101,7 @@ fn against(result: &TrialResult<'_>) -> Vec<String> {
         match beyond {
             _ if outcome.out.contains(&candidate) => format!("{name} was taken back, and is not judged"),
             Some(figure) => format!("{name} is beyond its bound: {}", gain(result, candidate, figure)),
-            None => format!("of {name} {}", gain(result, candidate, plan.decides)),
+            None => format!("with {name} {}", gain(result, candidate, plan.decides)),
         }
     };
     (0..plan.modes.len()).filter(|candidate| *candidate != REFERENCE).map(why).collect()
