@@ -9,6 +9,8 @@ use super::beside::{Beside, Going, Looker};
 use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 
 const PAUSE: Duration = Duration::from_millis(250);
+/// The kernel is never silent: who waits so long had no CPU.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The judge.
 ///
@@ -51,7 +53,7 @@ impl Looker for CpuTime {
     }
 
     fn patience(&self) -> Duration {
-        PAUSE * 3
+        PATIENCE
     }
 }
 

@@ -16,6 +16,10 @@ use super::{Better, Judge, JudgeError, JudgedFigure, Reading, Unit};
 
 /// Between two looks at least.
 const PAUSE: Duration = Duration::from_millis(250);
+/// From one time that its ports are looked for to the next.
+const FIND_AGAIN: Duration = Duration::from_secs(60);
+/// The kernel is never silent: who waits so long had no CPU.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Segments after which a smoothed round trip has an eighth of what it was before at most: (7/8)^16.
 const SEGMENTS_MIN: u32 = 16;
 /// Connections that are kept in mind.
@@ -27,7 +31,7 @@ const CONNECTIONS_MAX: usize = 1 << 18;
 /// It has no TCP connections, or they are not to be seen from here.
 pub(super) fn sockets(roots: &Roots) -> Result<Box<dyn Judge>, JudgeError> {
     let connections = open(roots).map_err(|why| JudgeError { judge: "sockets".to_owned(), why })?;
-    let source = Sockets { roots: roots.clone(), connections, tally: ConnectionTally::default() };
+    let source = Sockets { roots: roots.clone(), connections, tally: ConnectionTally::default(), found: Instant::now() };
     let figure = |name: &str, unit, better| JudgedFigure { name: name.to_owned(), unit, better };
     let figures = vec![
         figure("rtt-p50", Unit::Seconds, Better::Less),
@@ -52,6 +56,8 @@ struct Sockets {
     roots: Roots,
     connections: Connections,
     tally: ConnectionTally,
+    /// When its ports were looked for.
+    found: Instant,
 }
 
 impl Sockets {
@@ -66,9 +72,12 @@ impl Sockets {
 
 impl Looker for Sockets {
     fn begin(&mut self, _: &Going) -> Result<(), String> {
-        // It may listen on other ports by now; if it cannot be told, the old ones hold.
-        if let Ok(found) = Connections::of(&self.roots) {
-            self.connections = found;
+        // It may listen on other ports by now; if it cannot be told, the old ones hold. That is a look at all of its descriptors, so not in each block.
+        if self.found.elapsed() >= FIND_AGAIN {
+            self.found = Instant::now();
+            if let Ok(found) = Connections::of(&self.roots) {
+                self.connections = found;
+            }
         }
         self.take()?;
         self.tally.begin();
@@ -90,11 +99,11 @@ impl Looker for Sockets {
     }
 
     fn share(&self) -> f64 {
-        0.0025
+        0.002
     }
 
     fn patience(&self) -> Duration {
-        PAUSE * 3
+        PATIENCE
     }
 }
 
