@@ -31,7 +31,8 @@ const CONNECTIONS_MAX: usize = 1 << 18;
 /// It has no TCP connections, or they are not to be seen from here.
 pub(super) fn sockets(roots: &Roots) -> Result<Box<dyn Judge>, JudgeError> {
     let connections = open(roots).map_err(|why| JudgeError { judge: "sockets".to_owned(), why })?;
-    let source = Sockets { roots: roots.clone(), connections, tally: ConnectionTally::default(), found: Instant::now() };
+    let source =
+        Sockets { roots: roots.clone(), connections, tally: ConnectionTally::default(), found: Instant::now() };
     let figure = |name: &str, unit, better| JudgedFigure { name: name.to_owned(), unit, better };
     let figures = vec![
         figure("rtt-p50", Unit::Seconds, Better::Less),
