@@ -98,7 +98,7 @@ impl Which {
         };
         match self.column {
             Some(column) => of(found.nth(column - 1)?),
-            None => found.filter_map(of).last(),
+            None => found.filter_map(of).next_back(),
         }
     }
 }
