@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::process::Command;
-
-use common::{Folder, NAPIER, Running, end, has, load, pair, run, sockperf, start, text};
+use common::{Folder, NAPIER, Running, end, ended, has, load, pair, run, sockperf, start, text};
 use napier_linux::Veth;
 
 #[test]
@@ -47,10 +45,9 @@ fn a_memif_client_without_the_secret_is_told_so() {
     let dev = format!("memif:{}", folder.file("memif.sock"));
     let _server = start(&["serve", "kv", "--dev", &dev, "--ip", "10.78.0.1/24", "--secret", "open sesame"]);
     let args = ["load", "kv", "--server", "10.78.0.1", "--dev", &dev, "--ip", "10.78.0.2/24", "--secret", "close"];
-    let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("wrong secret") && said.contains("--secret") && said.lines().count() == 1, "{said}");
+    let (status, _, said) = ended(&args);
+    assert_eq!((status, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("wrong secret") && said.contains("--secret"), "{said}");
     assert!(!said.contains("there is no peer at the other end"), "it was known at once: {said}");
 }
 

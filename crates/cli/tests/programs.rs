@@ -5,7 +5,7 @@ mod common;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use common::{Folder, NAPIER, Running, free_port, has, line, load, run, signal, sockperf, start, text};
+use common::{Folder, NAPIER, Running, ended, free_port, has, line, load, run, signal, sockperf, start, text};
 use napier_testkit::eventually;
 
 struct Server {
@@ -189,18 +189,15 @@ fn what_cannot_be_served_or_loaded_is_refused_with_a_reason() {
         (&["serve", "kv", "--dev", "memif:@gw", "--ip", "10.1.0.1/24", "--gateway", "fd00::1"], "of two families"),
         (&["serve", "kv", "--gateway", "127.0.0.2"], "the kernel's routes are set with ip route"),
         (&["serve", "kv", "--memory", "0"], "--memory must be 8 to 16777216 MiB"),
-        (&["serve", "kv", "--memory", "99999999999"], "--memory must be 8 to 16777216 MiB"),
-        (&["serve", "kv", "--memory", "17592186044416"], "--memory must be 8 to 16777216 MiB"),
         (&["serve", "kv", "--max-connections", "0"], "--max-connections must be 1 to"),
         (&["serve", "kv", "--idle-timeout", "99999999999"], "--idle-timeout must be 0 (none) to"),
         (&["load", "kv", "--server", "127.0.0.1", "--format", "resp", "--proto", "udp"], "does not speak over UDP"),
         (&["load", "kv", "--server", "127.0.0.1", "--proto", "udp", "--value-size", "5000"], "give --proto tcp"),
     ] {
-        let output = Command::new("timeout").arg("60").arg(NAPIER).args(args).output().expect("timeout is installed");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(reason), "{args:?}: {said}");
+        let (status, _, said) = ended(args);
+        assert!(status != Some(0) && said.contains(reason), "{args:?}: {said}");
         // What the command line cannot say is bad usage wherever it runs; a mode is looked at with its device.
         let is_usage = args[0] == "serve" && !args.contains(&"--mode");
-        assert!(!is_usage || output.status.code() == Some(2), "{args:?}: {:?}", output.status);
+        assert!(!is_usage || status == Some(2), "{args:?}: {status:?}");
     }
 }

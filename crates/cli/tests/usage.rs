@@ -69,13 +69,10 @@ fn what_clap_refuses_is_one_line_as_well() {
 
 #[test]
 fn a_device_has_an_address_that_one_host_can_have() {
-    for ip in
-        ["224.0.0.1/24", "255.255.255.255/32", "ff02::1/64", "10.1.0.0/24", "10.1.0.255/24", "0.0.0.0", "127.0.0.1"]
+    for command in
+        ["serve kv --dev memif:@x", "serve kv --dev xdp:no-such-if", "load kv --server 10.1.0.1 --dev memif:@x"]
     {
-        is_bad_usage(&format!("serve kv --dev memif:@napier-usage --ip {ip}"), "needs an address of its own");
-        is_bad_usage(&format!("serve kv --dev xdp:no-such-if --ip {ip}"), "needs an address of its own");
-        let load = format!("load kv --server 10.1.0.1 --dev memif:@napier-usage --ip {ip}");
-        is_bad_usage(&load, "needs an address of its own");
+        is_bad_usage(&format!("{command} --ip 10.1.0.255/24"), "needs an address of its own");
     }
 }
 
