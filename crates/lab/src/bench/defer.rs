@@ -100,15 +100,12 @@ pub fn defer(
     let found =
         blocks.run(interrupted, progress, |_, at| Ok(run(DeferCycle::ALL[at], config, cpus.client, cpus.server)?))?;
     let timeout_ns = nanos(config.timeout);
-    Ok(compared(found, |_, at, row| {
-        let spread = |figure: fn(&DeferRun) -> f64| Spread::of(&row.runs.iter().map(figure).collect::<Vec<_>>());
-        Defer {
-            cycle: DeferCycle::ALL[at],
-            timeout_ns,
-            cpu_us_per_cycle: spread(|run| run.cpu_us),
-            cycles_per_s: spread(|run| run.per_s),
-            packets_per_cycle: spread(|run| run.packets),
-        }
+    Ok(compared(found, |_, at, row| Defer {
+        cycle: DeferCycle::ALL[at],
+        timeout_ns,
+        cpu_us_per_cycle: Spread::over(&row.runs, |run| run.cpu_us),
+        cycles_per_s: Spread::over(&row.runs, |run| run.per_s),
+        packets_per_cycle: Spread::over(&row.runs, |run| run.packets),
     }))
 }
 

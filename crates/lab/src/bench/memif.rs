@@ -155,24 +155,16 @@ pub fn memif(config: &MemifBenchConfig) -> anyhow::Result<MemifBench> {
     report(config, &tallies)
 }
 
+#[expect(clippy::cast_precision_loss, reason = "figures for a report")]
 fn report(config: &MemifBenchConfig, tallies: &[MemifTally]) -> anyhow::Result<MemifBench> {
     let packets = tallies.iter().map(|tally| tally.packets).sum();
     anyhow::ensure!(tallies.iter().all(|tally| tally.packets > 0), "a run without packets: does the other side send?");
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let each = |figure: fn(&MemifTally) -> (u64, f64)| {
-        let ratios: Vec<f64> = tallies.iter().map(figure).map(|(count, of)| count as f64 / of).collect();
-        Spread::of(&ratios)
-    };
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let ns: Vec<f64> = tallies.iter().map(|tally| tally.took.as_nanos() as f64 / tally.packets as f64).collect();
-    #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-    let busy_turns = each(|tally| (tally.busy, tally.turns as f64));
     Ok(MemifBench {
         mode: config.mode,
         batch: config.batch,
-        packets_per_s: each(|tally| (tally.packets, tally.took.as_secs_f64())),
-        ns_per_packet: Spread::of(&ns),
-        busy_turns,
+        packets_per_s: Spread::over(tallies, |tally| tally.packets as f64 / tally.took.as_secs_f64()),
+        ns_per_packet: Spread::over(tallies, |tally| tally.took.as_nanos() as f64 / tally.packets as f64),
+        busy_turns: Spread::over(tallies, |tally| tally.busy as f64 / tally.turns as f64),
         runs: u32::try_from(tallies.len()).expect("no more than were asked for"),
         packets,
         dropped: tallies.iter().map(|tally| tally.dropped).sum(),

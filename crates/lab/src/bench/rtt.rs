@@ -58,7 +58,7 @@ impl Percentiles {
     /// A quantile over runs, in ns.
     #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
     pub(super) fn spread(runs: &[Histogram<u64>], quantile: f64) -> Spread {
-        Spread::of(&runs.iter().map(|run| run.value_at_quantile(quantile) as f64).collect::<Vec<_>>())
+        Spread::over(runs, |run| run.value_at_quantile(quantile) as f64)
     }
 }
 

@@ -23,6 +23,11 @@ impl Spread {
         Self { median, min, max }
     }
 
+    /// Of a figure of each run.
+    pub(crate) fn over<R>(runs: &[R], figure: impl Fn(&R) -> f64) -> Self {
+        Self::of(&runs.iter().map(figure).collect::<Vec<_>>())
+    }
+
     /// The median with as many digits as the size deserves.
     #[must_use]
     pub fn median_shown(self) -> String {

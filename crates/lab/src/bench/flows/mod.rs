@@ -112,12 +112,11 @@ impl FlowFigures {
             return None;
         }
         #[expect(clippy::cast_precision_loss, reason = "figures for a report")]
-        let quantile =
-            |at: f64| Spread::of(&runs.iter().map(|run| run.latency.value_at_quantile(at) as f64).collect::<Vec<_>>());
+        let quantile = |at: f64| Spread::over(runs, |run| run.latency.value_at_quantile(at) as f64);
         #[expect(clippy::cast_precision_loss, reason = "a figure for a report")]
-        let qps = runs.iter().map(|run| run.answered as f64 / run.counted.as_secs_f64());
+        let qps = Spread::over(runs, |run| run.answered as f64 / run.counted.as_secs_f64());
         Some(Self {
-            qps: Spread::of(&qps.collect::<Vec<_>>()),
+            qps,
             p50_ns: quantile(0.5),
             p90_ns: quantile(0.9),
             p95_ns: quantile(0.95),

@@ -260,9 +260,7 @@ fn ratio_to_first(decided: &BenchDecided, at: usize) -> Option<Spread> {
 
 fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun]) -> UdpStream {
     let setup = variant.fitted(setup);
-    let spread = |of: &dyn Fn(&StreamRun) -> f64| Spread::of(&runs.iter().map(of).collect::<Vec<_>>());
-    let rate = |run: &StreamRun| run.packets as f64 / run.wall.as_secs_f64();
-    let percentile = |quantile: f64| spread(&|run| run.call_ns.percentile(quantile) as f64);
+    let percentile = |quantile: f64| Spread::over(runs, |run| run.call_ns.percentile(quantile) as f64);
     let ticks_per_us = setup.clock.ticks(1_000_000) as f64 / 1e3;
     let cycles: Vec<f64> = runs.iter().filter_map(|run| run.cpu.cycles_per_packet(run.packets, ticks_per_us)).collect();
     let mut counts = PathCounts::default();
@@ -278,7 +276,7 @@ fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun]) ->
         size_bytes: setup.payload_bytes,
         pinned: setup.pin,
         runs: runs.len() as u32,
-        packets_per_s: spread(&rate),
+        packets_per_s: Spread::over(runs, |run| run.packets as f64 / run.wall.as_secs_f64()),
         ratio_to_first: None,
         dropped: counts.dropped,
         lost: sum(|run| run.lost),
@@ -286,7 +284,7 @@ fn row(variant: UdpStreamVariant, setup: StreamSetup<'_>, runs: &[StreamRun]) ->
         p50_ns: percentile(0.5),
         p99_ns: percentile(0.99),
         p999_ns: percentile(0.999),
-        max_ns: spread(&|run| run.call_ns.max() as f64),
+        max_ns: Spread::over(runs, |run| run.call_ns.max() as f64),
         cycles_per_packet: (cycles.len() == runs.len()).then(|| Spread::of(&cycles)),
         cpu: CpuUse::median(&runs.iter().map(|run| run.cpu.shares(run.wall, setup.cpus.len())).collect::<Vec<_>>()),
         clock_ns: setup.clock.cost_ns(),

@@ -92,16 +92,15 @@ pub fn xdp_rx(
         Ok(RowSlice { latency: Default::default(), answered, window, cpu: Duration::ZERO, run })
     })?;
     Ok(compared(found, |_, at, row| {
-        let of = |figure: fn(&RxRun) -> f64| row.runs.iter().map(figure).collect::<Vec<_>>();
         let (path, mode, _) = ROWS[at];
         XdpRx {
             path,
             mode,
             af_xdp: in_force[at].take(),
-            received_mpps: Spread::of(&of(|run| run.received_mpps)),
-            sent_mpps: Spread::of(&of(|run| run.sent_mpps)),
-            sender_ns: Spread::of(&of(|run| run.sender_ns)),
-            runs_mpps: of(|run| run.received_mpps),
+            received_mpps: Spread::over(&row.runs, |run| run.received_mpps),
+            sent_mpps: Spread::over(&row.runs, |run| run.sent_mpps),
+            sender_ns: Spread::over(&row.runs, |run| run.sender_ns),
+            runs_mpps: row.runs.iter().map(|run| run.received_mpps).collect(),
             dropped: row.runs.iter().map(|run| run.dropped).sum(),
         }
     }))
