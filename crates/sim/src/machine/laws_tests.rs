@@ -93,7 +93,8 @@ fn recorded_requests_come_as_they_did() {
     let clock = (0..10_000).map(|nth| at(nth * 100_000, (nth % 100) as u32));
     let second = Span::from_ms(1000);
     let of = |recorded| {
-        let recorded = std::sync::Arc::new(super::super::RecordedArrivals::new(second, recorded).expect("there are some"));
+        let recorded =
+            std::sync::Arc::new(super::super::RecordedArrivals::new(second, recorded).expect("there are some"));
         let setting = Setting::Replayed(core(), clients(1, Load::Max), recorded);
         figures::run(&Experiment { setting, length: ms(20, 2000), seed: 5 })
     };
