@@ -1,6 +1,7 @@
 //! The packets, the checks and the threads of a run.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use napier_core::time::{Instant, Span};
 use napier_scenario::{Call, Event, NapiIx, NapiRef, Packets, Seen, Target, ThreadIx};
@@ -15,6 +16,9 @@ use crate::Refused;
 use crate::real::clock::{NS_PER_US, RunPace, RunWindow};
 use crate::real::refused;
 use crate::real::timeline::{self, Calls, Deed, Driven, Returned};
+
+/// From one thing that is done meanwhile to the next.
+const BETWEEN: Span = Span::from_ms(50);
 
 /// `CLOCK_MONOTONIC`, which the kernel's record has too.
 fn now_ns() -> u64 {
@@ -91,7 +95,8 @@ impl Calls for Threads<'_, '_> {
     }
 }
 
-/// Runs the timeline, which begins in `head` from now. `late_max`: how late something may be done, if that is looked at.
+/// Runs the timeline, which begins in `head` from now. `late_max`: how late something may be done, if that is looked at; `meanwhile` is done
+/// again and again while nothing is due.
 ///
 /// # Errors
 /// A call turned out not to be one that can be made, or the machine was too busy to keep the times of the timeline.
@@ -101,6 +106,7 @@ pub(super) fn run(
     end: Instant,
     late_max: Option<Span>,
     head: Span,
+    mut meanwhile: impl FnMut(),
 ) -> Result<KernelRun, Refused> {
     let start_ns = now_ns() + head.ns;
     let pace = RunPace::new(RunWindow { start_ns, end_ns: start_ns + end.ns }, &now_ns);
@@ -114,7 +120,17 @@ pub(super) fn run(
         // Scenarios with transmit queues are refused.
         Deed::LookTx(..) => Ok(None),
     };
-    let driven = timeline::run(rig.scenario, &threads, pace, |_| (), act)?;
+    // Where there is time until the next step.
+    let until = |until_ns: u64| {
+        let mut took_ns = 0;
+        while now_ns() + 2 * (BETWEEN.ns + took_ns) < until_ns {
+            std::thread::sleep(Duration::from_nanos(BETWEEN.ns));
+            let begun_ns = now_ns();
+            meanwhile();
+            took_ns = now_ns() - begun_ns;
+        }
+    };
+    let driven = timeline::run(rig.scenario, &threads, pace, until, act)?;
     if let Some(late_max) = late_max {
         driven.in_time(late_max, "run it on a quiet one, or say how slowly (--order-only --stretch)")?;
     }

@@ -116,13 +116,15 @@ impl LiveKernel {
         let before = counters::KernelReading::take(&rig)?;
         let Pace { stretch, times } = self.pace;
         // In the order of the timeline, where it is this executor's to say how slowly.
-        let in_order = Span::from_ns(shortest_gap(scenario).ns / 2);
-        let late_max = if times { scenario.kernel.tolerance } else { Some(in_order).filter(|_| self.given.is_none()) };
+        let in_order = shortest_gap(scenario).map(|gap| Span::from_ns(gap.ns / 2));
+        let late_max = if times { scenario.kernel.tolerance } else { in_order.filter(|_| self.given.is_none()) };
         // Where no times are compared, threads may take long to be there, and what no file expects to come.
         let slowness = if times { 1 } else { u64::from(stretch.clamp(10, SLOWNESS_MAX)) };
         let after_last = Span::from_ns(AFTER_LAST.ns * slowness.min(stretch.into()));
         let head = Span::from_ns(HEAD_START.ns * slowness);
-        let run = drive::run(&rig, &wire, end(scenario, after_last), late_max, head)?;
+        // What cannot be read then is said when all is.
+        let meanwhile = || drop(trace.make_room());
+        let run = drive::run(&rig, &wire, end(scenario, after_last), late_max, head, meanwhile)?;
         let after = counters::KernelReading::take(&rig)?;
         let mut events = trace.events(&rig, &run, stretch)?;
         let counters = counters::since(scenario, &before, &after, &events);

@@ -19,6 +19,8 @@ use crate::real::timeline::{AFTER_LAST, end, shortest_gap};
 
 /// Of what it was measured to be late by, in the shortest gap of a scenario.
 const ROOM: u64 = 8;
+/// How far apart steps are usually: for files whose steps are all due at once.
+const USUAL: Span = Span::from_ms(1);
 /// Where it is later, times say something of the machine and nothing of its kernel.
 const KEEPS_TIMES: Span = Span::from_us(500);
 /// Further tries are so many times as slow as the first one.
@@ -56,7 +58,7 @@ pub(super) struct Keeping {
 
 /// The paces at which a scenario is tried, one after the other.
 pub(super) fn paces(scenario: &Scenario, machine: &Keeping, wants_times: bool) -> Vec<Pace> {
-    let needed = (ROOM * machine.late.ns).div_ceil(shortest_gap(scenario).ns.max(1));
+    let needed = (ROOM * machine.late.ns).div_ceil(shortest_gap(scenario).unwrap_or(USUAL).ns);
     let whole = end(scenario, AFTER_LAST).ns.max(1);
     let most = (RUN_MAX.ns / whole).clamp(1, STRETCH_MAX);
     let slowly = |times: u32| Pace {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use napier_core::time::Span;
-use napier_linux::tracefs::{NAPI_POLL, TraceEvent, Tracepoint, Tracer};
+use napier_linux::tracefs::{NAPI_POLL, Recorded, TraceEvent, Tracepoint, Tracer};
 use napier_scenario::{Action, DeviceIx, Kind, NapiIx, Scenario, Seen, SocketIx, Target};
 
 use super::drive::KernelRun;
@@ -36,6 +36,8 @@ pub(super) struct Trace {
     names: Vec<String>,
     /// Addresses of the instances in the kernel.
     napis: Vec<(u64, NapiIx)>,
+    /// What was taken during the run.
+    taken: Recorded,
 }
 
 impl Trace {
@@ -71,7 +73,7 @@ impl Trace {
         if watches(scenario, &[Kind::KthreadStart, Kind::KthreadStop]) {
             tracer.record(KTHREAD_STOP, None).map_err(cannot)?;
         }
-        Ok(Self { tracer, names, napis: Vec::new() })
+        Ok(Self { tracer, names, napis: Vec::new(), taken: Recorded::default() })
     }
 
     /// Names for the interfaces, one for each device: no other run has them.
@@ -98,12 +100,24 @@ impl Trace {
         Ok(())
     }
 
+    /// Makes room in the buffer: a thread that polls for ever fills it where a run takes seconds.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn make_room(&mut self) -> Result<(), Refused> {
+        let more = self.tracer.take().map_err(|error| refused(error.to_string()))?;
+        self.taken.lost += more.lost;
+        self.taken.events.extend(more.events);
+        Ok(())
+    }
+
     /// What was recorded between time zero and the end, as a scenario has it.
     ///
     /// # Errors
     /// Some of it was lost, so that the rest says nothing.
     pub(super) fn events(&mut self, rig: &KernelRig<'_>, run: &KernelRun, slow: u32) -> Result<Vec<Seen>, Refused> {
-        let recorded = self.tracer.take().map_err(|error| refused(error.to_string()))?;
+        self.make_room()?;
+        let recorded = std::mem::take(&mut self.taken);
         if recorded.lost > 0 {
             return Err(refused("more happened than the kernel's trace buffer can hold"));
         }

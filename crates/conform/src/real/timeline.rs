@@ -14,9 +14,6 @@ use crate::Refused;
 /// Enough after the last thing that is expected to see what no file expects.
 pub(crate) const AFTER_LAST: Span = Span::from_ms(30);
 
-/// How far apart steps of a file are usually.
-const ALONE: Span = Span::from_ms(1);
-
 /// What makes the calls of a scenario's threads.
 pub(crate) trait Calls: Sync {
     /// What a thread has for as long as it makes calls.
@@ -205,11 +202,11 @@ pub(crate) fn latest(scenario: &Scenario) -> Instant {
     scenario.timeline.last().map_or(Instant::ZERO, |step| last_packet(step.at, &step.action)) + scenario.expect.settle
 }
 
-/// The shortest time between two steps that are not due at once, and that of steps that are all due at once.
-pub(crate) fn shortest_gap(scenario: &Scenario) -> Span {
+/// The shortest time between two steps that are not due at once, if there are such.
+pub(crate) fn shortest_gap(scenario: &Scenario) -> Option<Span> {
     let steps: BTreeSet<u64> = scenario.timeline.iter().map(|step| step.at.ns).collect();
     let gaps = steps.iter().zip(steps.iter().skip(1)).map(|(step, next)| next - step);
-    Span::from_ns(gaps.min().unwrap_or(ALONE.ns))
+    gaps.min().map(Span::from_ns)
 }
 
 /// When the log ends: what is expected last, and a little, but no later than the scenario has it.
