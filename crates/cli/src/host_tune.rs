@@ -1,5 +1,6 @@
 //! `napier host tune`.
 
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 
 use anyhow::bail;
@@ -220,10 +221,25 @@ fn apply(
         }
     }
     let mut outcomes = Vec::new();
-    for step in steps {
+    let mut steps = VecDeque::from(steps);
+    let mut is_reset = false;
+    while let Some(step) = steps.pop_front() {
+        // A driver that got other queues or rings may have asked for its interrupts anew: they have other numbers now.
+        if step.is_interrupt() && std::mem::take(&mut is_reset) {
+            steps.push_front(step);
+            if let Some(device) = read(args)?.devices.first() {
+                tune::renew_interrupts(&mut steps, device, tuning);
+            }
+            journals.expect(steps.iter().filter_map(|step| step.line().cloned()).collect());
+            continue;
+        }
         match step {
             Step::Not { what, why } => outcomes.push(lacking(what, why)),
-            Step::Line(line) => outcomes.push(one(&mut journals, &line)?),
+            Step::Line(line) => {
+                let outcome = one(&mut journals, &line)?;
+                is_reset |= outcome.state == StepState::Changed && line.key.resets_queues();
+                outcomes.push(outcome);
+            }
         }
     }
     // Threads are made by the lines before.

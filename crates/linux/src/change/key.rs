@@ -11,6 +11,7 @@ use super::flow_rule::FlowRuleKey;
 use super::napi::NapiKey;
 use super::thread::ThreadKey;
 use crate::descriptors::{DescriptorKey, ProgramKey};
+use crate::ethtool::Group;
 use crate::setting::{DeviceRef, KeyError, Setting};
 
 /// One value of this machine.
@@ -100,6 +101,12 @@ impl Key {
     #[must_use]
     pub fn command(&self, value: &str) -> Option<String> {
         self.setting().command(value)
+    }
+
+    /// Whether a change of it makes a driver set its queues up anew: number and size of them.
+    #[must_use]
+    pub fn resets_queues(&self) -> bool {
+        matches!(self, Self::Ethtool(EthtoolKey { group: Group::Channels | Group::Rings, .. }))
     }
 
     /// The same of an interface that has another number or name by now.

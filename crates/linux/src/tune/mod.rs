@@ -7,6 +7,8 @@ pub(crate) mod spread;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+
 use crate::change::{EthtoolKey, Key, Line, NapiAttribute, NapiKey, ThreadKey, ThreadSetting};
 use crate::ethtool::Group;
 use crate::facts::{DeviceFacts, Facts, Instance, Irq};
@@ -48,6 +50,23 @@ pub enum Step {
         /// Why.
         why: String,
     },
+}
+
+impl Step {
+    /// What can be tried.
+    #[must_use]
+    pub const fn line(&self) -> Option<&Line> {
+        match self {
+            Self::Line(line) => Some(line),
+            Self::Not { .. } => None,
+        }
+    }
+
+    /// Whether it moves an interrupt.
+    #[must_use]
+    pub fn is_interrupt(&self) -> bool {
+        self.line().is_some_and(|line| matches!(&line.key, Key::File(file) if file.path.starts_with("/proc/irq/")))
+    }
 }
 
 /// Descriptors of a receive ring.
@@ -249,6 +268,15 @@ fn ring(device: &DeviceFacts) -> Step {
         Some(max) if max < RX_RING => not(what, format!("{} has at most {max} descriptors", device.name())),
         Some(_) => ethtool(device, Group::Rings, "rx", RX_RING),
     }
+}
+
+/// Puts the interrupts that an interface has now in the place of those among the steps that are left: a driver that sets its queues up anew may
+/// get others. Source: `drivers/net/ethernet/intel/igb/igb_main.c igb_reinit_queues`.
+pub fn renew_interrupts(left: &mut VecDeque<Step>, device: &DeviceFacts, tuning: &Tuning) {
+    let place = left.iter().position(Step::is_interrupt).unwrap_or(0);
+    left.retain(|step| !step.is_interrupt());
+    let behind = left.split_off(place);
+    left.extend(interrupts(device, tuning).into_iter().chain(behind));
 }
 
 fn interrupts(device: &DeviceFacts, tuning: &Tuning) -> Vec<Step> {

@@ -1,8 +1,8 @@
 //! Pictures of machines, and their lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::{Delivery, FIFO, Step, TuneError, Tuning, check, default_cpus, steps, threads};
+use super::{Delivery, FIFO, Step, TuneError, Tuning, check, default_cpus, renew_interrupts, steps, threads};
 use crate::change::{DeviceFileKey, DeviceRef, FileKey, Key, Line, NapiKey, ThreadSetting};
 use crate::facts::{Cpus, DeviceFacts, DeviceFiles, Facts, Instance, Irq, Node, Role, RxQueue, Sysctls, Thread};
 
@@ -284,4 +284,25 @@ fn in_force(line: &Line, device: &mut DeviceFacts) {
         }
         _ => {}
     }
+}
+
+/// Four queues became one, and the driver has asked for its interrupts again: what is left of the list goes to those that there are.
+#[test]
+fn interrupts_that_a_driver_has_anew_are_moved() {
+    let (facts, tuning) = (facts(), tuning(Delivery::Interrupts, Some(1)));
+    let irqs = (0..4).map(|at| irq(36 + at, &format!("eth0-{at}"), Role::Both, Some(at)));
+    let before = DeviceFacts { irqs: irqs.collect(), ..device() };
+    let all = steps(&facts, &before, &tuning);
+    let mut left = VecDeque::from(all.clone());
+    while !left[0].is_interrupt() {
+        left.pop_front();
+    }
+    let behind: Vec<Step> = left.iter().skip(4).cloned().collect();
+    let now = DeviceFacts { irqs: vec![irq(51, "eth0-0", Role::Both, Some(0))], ..device() };
+    renew_interrupts(&mut left, &now, &tuning);
+    let moved = left.iter().filter(|step| step.is_interrupt()).filter_map(Step::line).map(ToString::to_string);
+    assert_eq!(moved.collect::<Vec<_>>(), ["/proc/irq/51/smp_affinity_list = 2"]);
+    assert!(left[0].is_interrupt() && left.into_iter().skip(1).eq(behind), "the rest stays as it is");
+    let sets_rings = |step: &Step| step.line().is_some_and(|line| line.key.resets_queues());
+    assert_eq!(all.iter().filter(|step| sets_rings(step)).count(), 2, "queues and the ring");
 }
