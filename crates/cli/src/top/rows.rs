@@ -1,6 +1,6 @@
 //! Tables: what happened between two snapshots, per second. Pure.
 
-use Source::{Number, Percent, Rate, Share, Text, Words};
+use CellFrom::{Number, Percent, Rate, Share, Text, Words};
 
 use super::snapshot::{Context, Count, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread};
 
@@ -76,11 +76,11 @@ pub(super) struct TopTable {
 /// A column of rows of a kind, and where its cells are from.
 struct Of<T> {
     column: Column,
-    source: Source<T>,
+    source: CellFrom<T>,
 }
 
 /// What a cell is made of: a row as it is now, and as it was before.
-enum Source<T> {
+enum CellFrom<T> {
     Text(fn(&T) -> &str),
     Words(fn(&T, &T) -> String),
     /// Counted; per second.
@@ -91,7 +91,7 @@ enum Source<T> {
     Share(fn(&Between, &T, &T) -> Option<f64>),
 }
 
-const fn of<T>(head: &'static str, key: &'static str, source: Source<T>) -> Of<T> {
+const fn of<T>(head: &'static str, key: &'static str, source: CellFrom<T>) -> Of<T> {
     let kind = match source {
         Text(_) | Words(_) => FigureKind::Text,
         Rate(_) => FigureKind::Rate,
