@@ -128,7 +128,7 @@ pub struct Carried {
 
 /// The differences that "no different" may be said of.
 const WITHIN: [f64; 4] = [0.02, 0.03, 0.05, 0.10];
-/// The largest of which a trial ends before its time.
+/// The largest of which a trial ends before its time, and the least gain for which another mode than the reference is taken.
 const WITHIN_EARLY: f64 = 0.05;
 
 impl Decision {
@@ -308,14 +308,32 @@ impl Judged<'_> {
     }
 
     fn is_better(&self, one: usize, other: usize) -> bool {
-        matches!(self.verdict(one, other), Some(Verdict::Better { which }) if which == one)
+        let is_small = other == self.question.reference && self.small_gain(one).is_some();
+        matches!(self.verdict(one, other), Some(Verdict::Better { which }) if which == one) && !is_small
     }
 
+    /// By how much less than this share they differ. A gain that is too small to change anything for is no difference.
     fn alike(&self, one: usize, other: usize) -> Option<f64> {
+        let reference = self.question.reference;
         match self.verdict(one, other) {
             Some(Verdict::NoDifferent { within }) => Some(within),
+            Some(Verdict::Better { which }) if which != reference && [one, other].contains(&reference) => {
+                self.small_gain(which)
+            }
             _ => None,
         }
+    }
+
+    /// What a candidate gains against the reference at most, if that is less than is worth a change.
+    fn small_gain(&self, candidate: usize) -> Option<f64> {
+        let standing =
+            self.standings.iter().find(|one| one.candidate == candidate && one.figure == self.question.decides)?;
+        let less = match self.question.figures[self.question.decides].better {
+            Better::Less => standing.ratio?,
+            Better::More => standing.ratio?.inverse(),
+        };
+        let most = less.interval.map_or(less.value, |interval| interval.low);
+        (1.0 - less.value < WITHIN_EARLY).then_some((1.0 - most).max(WITHIN_EARLY))
     }
 
     fn is_not_worse(&self, one: usize, other: usize) -> bool {

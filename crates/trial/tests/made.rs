@@ -95,6 +95,17 @@ fn what_is_alike_lets_the_reference_stay() {
     assert!(matches!(decision.answer, TrialAnswer::Undecided { .. }), "{:?}", decision.answer);
 }
 
+/// A gain that is known, and too small to change anything for.
+#[test]
+fn a_small_gain_lets_the_reference_stay() {
+    let made = Made { noise: 0.005, ..Made::new(&[1.0, 0.97]) };
+    let decision = USUAL.run(&made, 5).1;
+    assert!(matches!(decision.pairs[0].verdict, Verdict::Better { which: 1 }), "{decision:?}");
+    assert!(matches!(decision.answer, TrialAnswer::Stay { within: Some(within) } if within < 0.06), "{decision:?}");
+    let larger = USUAL.run(&Made { noise: 0.005, ..Made::new(&[1.0, 0.93]) }, 5).1;
+    assert!(matches!(larger.answer, TrialAnswer::Take { candidate: 1, .. }), "{larger:?}");
+}
+
 /// A mode whose effect comes late: the second halves of its blocks are better, and that is said of it alone.
 #[test]
 fn what_a_block_carries_over_is_said() {

@@ -26,6 +26,8 @@ const HOW: &[(&str, How)] = &[
     ("scripts/package", How::Not("builds a release: .ci/packages does it")),
     ("apt-get install", How::Not("installs on this machine: scripts/package-test does it in a root of its own")),
     ("sudo install", How::Not("installs on this machine")),
+    ("dnf install", How::Not("installs on this machine: scripts/install-test has roots")),
+    ("rustup target", How::Not("installs on this machine")),
     ("https://sh.rustup.rs", How::Not("fetches Rust")),
     ("~/.cargo", How::Not("wants what the line above it installs")),
     ("--container", How::Not("wants a container: crates/cli/tests/run/targets.rs")),
