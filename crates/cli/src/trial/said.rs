@@ -151,7 +151,7 @@ fn more(plan: &TrialPlan, more_rounds: Option<u32>) -> String {
 }
 
 fn time(seconds: f64) -> String {
-    if seconds < 100.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", (seconds / 60.0).ceil()) }
+    if seconds < 300.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", (seconds / 60.0).ceil()) }
 }
 
 /// `p99 is 23 % lower than with base (17 to 28 %)`.

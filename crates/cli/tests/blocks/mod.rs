@@ -28,7 +28,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("README.md", "cargo test --workspace", "minutes; .ci/run does both"),
     ("README.md", "apt-get install", "installs on this machine"),
     ("README.md", "sudo napier doctor", "needs root, an interface and a program"),
-    ("README.md", "napier advise", "minutes, where the build is one for tests"),
+    ("README.md", "sudo napier trial", "needs root, an interface and a program"),
     ("README.md", "sudo napier run", "needs root, an interface and a program"),
     ("CONTRIBUTING.md", "cargo build --release", "minutes; .ci/run does it"),
     ("CONTRIBUTING.md", "cargo +nightly miri", "minutes; .ci/run does it"),
