@@ -114,26 +114,31 @@ fn modes(value: &Value) -> Markup {
             Some((one["name"].as_str()?, scale, unit))
         })
         .collect();
-    let mut heads = vec![("mode".to_owned(), String::new())];
-    for (name, _, unit) in &figures {
-        heads.push((name.to_string(), unit.to_string()));
-        heads.push(("against the reference".to_owned(), "95 %".to_owned()));
+    let mut heads = vec![("figure".to_owned(), String::new())];
+    for (nth, mode) in list(&value["modes"]).enumerate() {
+        let taken = if mode["taken_back"].as_bool().unwrap_or_default() { " (taken back)" } else { "" };
+        heads.push((format!("{}{taken}", mode["mode"].as_str().unwrap_or_default()), String::new()));
+        if nth > 0 {
+            heads.push(("against base".to_owned(), "95 %".to_owned()));
+        }
     }
-    let percent = |ratio: &Value| ratio.as_f64().map(|ratio| format!("{:+.0}", (ratio - 1.0) * 100.0));
-    let row = |one: &Value| {
-        let taken = if one["taken_back"].as_bool().unwrap_or_default() { " (taken back)" } else { "" };
-        let mut row = vec![TableCell::Name(format!("{}{taken}", one["mode"].as_str().unwrap_or_default()))];
-        for (name, scale, _) in &figures {
-            let (own, ratio) = (&one["figures"][name]["value"]["value"], &one["figures"][name]["ratio"]);
+    // No sign at what is rounded to nothing.
+    let percent = |ratio: &Value| ratio.as_f64().map(|ratio| format!("{:+.0}", ((ratio - 1.0) * 100.0).round() + 0.0));
+    let row = |(name, scale, unit): &(&str, f64, &str)| {
+        let mut row = vec![TableCell::Name(format!("{name} ({unit})"))];
+        for (nth, mode) in list(&value["modes"]).enumerate() {
+            let (own, ratio) = (&mode["figures"][name]["value"]["value"], &mode["figures"][name]["ratio"]);
             row.push(TableCell::Figure(own.as_f64().map_or_else(|| "-".to_owned(), |own| shown(own * scale))));
             let interval = |end: usize| percent(&ratio["interval"][end]);
             let interval = interval(0).zip(interval(1)).map(|(low, high)| format!(" [{low}, {high}]"));
             let said = percent(&ratio["value"]).map(|own| format!("{own} %{}", interval.unwrap_or_default()));
-            row.push(TableCell::Figure(said.unwrap_or_default()));
+            if nth > 0 {
+                row.push(TableCell::Figure(said.unwrap_or_default()));
+            }
         }
         row
     };
-    let rows: Vec<Vec<TableCell>> = list(&value["modes"]).map(row).collect();
+    let rows: Vec<Vec<TableCell>> = figures.iter().map(row).collect();
     table("The median block of each mode", &heads, &rows)
 }
 
