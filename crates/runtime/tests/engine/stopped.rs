@@ -1,6 +1,6 @@
 //! What waits when its engine goes ends with an error, and so does what comes later.
 
-use std::io::ErrorKind::{ConnectionRefused, ConnectionReset};
+use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NetworkUnreachable};
 use std::io::{Read as _, Write as _};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -209,8 +209,10 @@ fn engines_that_stop_in_the_middle_of_everything_hang_nobody() {
             loop {
                 let stream = match TcpStream::connect(&there, v4(TESTED_V4, 80)) {
                     Ok(stream) => stream,
-                    // The other program heard of the end first, and its listener went.
-                    Err(error) if matches!(error.kind(), ConnectionReset | ConnectionRefused) => continue,
+                    // The other program heard of the end first, and its listener went; or the interface, which goes before.
+                    Err(error) if matches!(error.kind(), ConnectionReset | ConnectionRefused | NetworkUnreachable) => {
+                        continue;
+                    }
                     Err(error) => return error,
                 };
                 let _ = (&stream).read(&mut [0; 100]);
