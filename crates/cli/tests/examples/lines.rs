@@ -24,6 +24,8 @@ const PAIR: &str = "the machine of this test has such a pair already, under anot
 const HOW: &[(&str, How)] = &[
     ("cargo ", How::Not("builds for minutes; .ci/run does what is to be done before a change")),
     ("scripts/package", How::Not("builds a release: .ci/packages does it")),
+    ("scripts/cards", How::Not("boots machines under emulation: many minutes")),
+    ("scripts/in-vm", How::Not("boots a machine under emulation")),
     ("apt-get install", How::Not("installs on this machine: scripts/package-test does it in a root of its own")),
     ("sudo install", How::Not("installs on this machine")),
     ("dnf install", How::Not("installs on this machine: scripts/install-test has roots")),

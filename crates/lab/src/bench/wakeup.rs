@@ -19,7 +19,7 @@ use crate::apply::writes_on_device;
 use crate::pair::{Pair, TESTED_AT};
 
 /// Samples without an answer within this time are errors, not latencies.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a sleeper sleeps before it looks whether the experiment is over.
 const STOP_LOOK: Duration = Duration::from_millis(20);
