@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use crate::process::Roots;
+use crate::procfs::schedstat;
 
 /// Threads of a program that are looked at one by one. Of a program with more it is not known how long they wait.
 const THREADS_MAX: usize = 2048;
@@ -107,8 +108,7 @@ fn exists(pid: u32) -> bool {
 /// A line of `schedstat`: on a CPU, waiting for one, turns. All three are 0 where the kernel does not count (`CONFIG_SCHED_INFO`), but
 /// no thread that was ever seen has had no turn.
 fn times(text: &str) -> Option<ThreadTimes> {
-    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-    let (ran, waited, turns) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+    let [ran, waited, turns] = schedstat(text)?;
     (turns > 0 || ran > 0 || waited == 0).then_some(ThreadTimes { ran, waited })
 }
 

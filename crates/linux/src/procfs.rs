@@ -60,6 +60,12 @@ pub(crate) fn cpus_allowed(tid: u32) -> io::Result<Option<String>> {
     Ok(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned()))
 }
 
+/// A line of `schedstat`: ns on a CPU, ns of waiting for one, times on one. Source: `Documentation/scheduler/sched-stats.rst`.
+pub(crate) fn schedstat(line: &str) -> Option<[u64; 3]> {
+    let mut words = line.split_whitespace().map(|word| word.parse().ok());
+    Some([words.next()??, words.next()??, words.next()??])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use crate::irqs::IrqTable;
 use crate::link::Counters;
 use crate::netdev::places;
 use crate::observe::polled_of_veth;
-use crate::procfs::Stat;
+use crate::procfs::{Stat, schedstat};
 
 const DEVICE: &[&str] = &["device"];
 const NAPI: &[&str] = &["device", "napi_id"];
@@ -170,9 +170,7 @@ pub(super) fn instances(instances: &[NapiInfo], names: &BTreeMap<u32, &str>, sin
 
 /// Name of a thread of the kernel, and ns on a CPU, ns of waiting for one, times on one. Source: `proc(5)`, `schedstat`.
 fn thread(pid: u32) -> Option<(String, [u64; 3])> {
-    let line = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    let mut words = line.split_whitespace().map(|word| word.parse().ok());
-    let times = [words.next()??, words.next()??, words.next()??];
+    let times = schedstat(&fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?)?;
     // In another namespace of processes the number may be another process'.
     let Stat { name, .. } = Stat::of(pid).ok().filter(|stat| stat.name.starts_with("napi/"))?;
     Some((name, times))
