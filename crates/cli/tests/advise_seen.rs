@@ -2,32 +2,18 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Folder, Running, has, napier, napier_at, said, text};
+use common::{Folder, echo_server, has, napier, napier_at, said, text};
 use napier_testkit::{PATIENCE, in_time_enough};
 use napier_testnet::{self as net, VethConfig};
 use serde_json::Value;
 
 /// What is simulated in these tests.
 const FEW: [&str; 7] = ["--modes", "base,suspend20", "--runs", "1", "--quick", "--jobs=1", "--json"];
-
-/// Answers what it is sent; says its process.
-const ECHO: &str = "
-import asyncio, os, sys
-async def serve(reader, writer):
-    while data := await reader.read(64):
-        writer.write(data)
-async def main():
-    server = await asyncio.start_server(serve, sys.argv[1], int(sys.argv[2]))
-    print(os.getpid(), flush=True)
-    await server.serve_forever()
-asyncio.run(main())
-";
 
 const AT: (&str, u16) = ("10.85.0.1", 7003);
 
@@ -53,19 +39,14 @@ fn a_program_that_runs_is_a_workload() {
     else {
         return;
     };
-    let mut command = Command::new("python3");
-    command.args(["-c", ECHO, AT.0, &AT.1.to_string()]).stdout(Stdio::piped());
-    let server = pair.left().netns().run(move || command.spawn()).expect("entered").expect("it starts");
-    let mut server = Running(server);
-    let mut pid = String::new();
-    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut pid).expect("it speaks");
+    let (_server, pid) = echo_server(pair.left().netns(), AT, 0);
     let (folder, stop) = (Folder::new(test), AtomicBool::new(false));
     let netns = pair.right().netns();
     let (found, asked) = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..3).map(|_| scope.spawn(|| ask(netns, &stop))).collect();
         let found = in_time_enough("there are requests enough", Duration::from_secs(1), |length| {
             let span = format!("{}s", length.as_secs());
-            let args = [&["advise", "--live", &span, "--pid", pid.trim(), "--dev", "seen-a"][..], &FEW].concat();
+            let args = [&["advise", "--live", &span, "--pid", &pid, "--dev", "seen-a"][..], &FEW].concat();
             let output = napier_at(pair.left(), &folder, &args);
             let words = said(&output);
             // Too few: for longer.

@@ -4,40 +4,17 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::{Folder, NAPIER, Running, has, line, napier, napier_at, said, text};
+use common::{Folder, NAPIER, echo_server, has, napier, napier_at, said, text};
 use napier_linux::Netns;
 use napier_testkit::{PATIENCE, in_time_enough};
 use napier_testnet::{self as net, Veth, VethConfig};
 use serde_json::Value;
-
-/// Answers what it is sent, after a pause in ms, if one is given; says its process.
-const ECHO: &str = "
-import asyncio, os, sys, time
-pause = int(sys.argv[3]) / 1000
-async def serve(reader, writer):
-    while data := await reader.read(64):
-        time.sleep(pause)
-        writer.write(data)
-async def main():
-    server = await asyncio.start_server(serve, sys.argv[1], int(sys.argv[2]))
-    print(os.getpid(), flush=True)
-    await server.serve_forever()
-asyncio.run(main())
-";
-
-fn serve(netns: &Netns, at: (&str, u16), pause_ms: u32) -> (Running, String) {
-    let mut command = Command::new("python3");
-    command.args(["-c", ECHO, at.0, &at.1.to_string(), &pause_ms.to_string()]).stdout(Stdio::piped());
-    let mut running = Running(netns.run(move || command.spawn()).expect("entered").expect("it starts"));
-    let pid = line(running.0.stdout.take());
-    (running, pid.trim().to_owned())
-}
 
 /// Asks one question after the other until it is stopped; the longest round trip.
 struct Client {
@@ -109,7 +86,7 @@ fn stages_add_up_and_are_no_longer_than_what_the_client_saw() {
     let test = "stages_add_up_and_are_no_longer_than_what_the_client_saw";
     let Some(pair) = pair(test, ("explain-a", "explain-b"), ("10.83.0.1/24", "10.83.0.2/24")) else { return };
     let at = ("10.83.0.1", 7001);
-    let (_server, pid) = serve(pair.left().netns(), at, 0);
+    let (_server, pid) = echo_server(pair.left().netns(), at, 0);
     let client = Client::begin(pair.right().netns(), at);
     let found = explained(test, &pair, &pid);
     let longest = client.end();
@@ -131,7 +108,7 @@ fn where_a_program_sleeps_is_where_the_time_goes() {
     let test = "where_a_program_sleeps_is_where_the_time_goes";
     let Some(pair) = pair(test, ("explain-c", "explain-d"), ("10.84.0.1/24", "10.84.0.2/24")) else { return };
     let at = ("10.84.0.1", 7002);
-    let (_server, pid) = serve(pair.left().netns(), at, 100);
+    let (_server, pid) = echo_server(pair.left().netns(), at, 100);
     let client = Client::begin(pair.right().netns(), at);
     let found = explained(test, &pair, &pid);
     client.end();

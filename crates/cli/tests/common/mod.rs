@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use napier_linux::Netns;
 pub(crate) use napier_testkit::Folder;
 use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 
@@ -74,6 +75,30 @@ pub(crate) fn line(pipe: Option<impl Read>) -> String {
     let mut line = String::new();
     BufReader::new(pipe.expect("it is piped")).read_line(&mut line).expect("it speaks");
     line
+}
+
+/// Answers what it is sent, after a pause in ms, if one is given; says its process.
+const ECHO: &str = "
+import asyncio, os, sys, time
+pause = int(sys.argv[3]) / 1000
+async def serve(reader, writer):
+    while data := await reader.read(64):
+        time.sleep(pause)
+        writer.write(data)
+async def main():
+    server = await asyncio.start_server(serve, sys.argv[1], int(sys.argv[2]))
+    print(os.getpid(), flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+";
+
+/// The server of [`ECHO`], and its process.
+pub(crate) fn echo_server(netns: &Netns, at: (&str, u16), pause_ms: u32) -> (Running, String) {
+    let mut command = Command::new("python3");
+    command.args(["-c", ECHO, at.0, &at.1.to_string(), &pause_ms.to_string()]).stdout(Stdio::piped());
+    let mut running = Running(netns.run(move || command.spawn()).expect("entered").expect("it starts"));
+    let pid = line(running.0.stdout.take());
+    (running, pid.trim().to_owned())
 }
 
 /// Runs the command, without input.
