@@ -221,8 +221,16 @@ fn a_ring_that_its_program_has_registered_has_that_again() {
         assert_eq!(polling(pid, ring), Some(own));
         for signal in ["-INT", "-KILL"] {
             let running = attach(&bench, pid, ring);
-            let noted = if own == 64 { "descriptors of ring_echo" } else { "IORING_REGISTER_NAPI of descriptor" };
-            eventually("it is noted", || text(&bench.napier(&["host", "show"])).contains(noted));
+            let mut noted = String::new();
+            eventually("it is noted", || {
+                noted = text(&bench.napier(&["host", "show"]));
+                noted.contains("descriptors of ring_echo")
+            });
+            // A run that is killed between the two must not have noted the program alone: all that is as the mode's would be taken back.
+            let place = |what| noted.find(what);
+            let own_at = place("IORING_REGISTER_NAPI of descriptor");
+            assert_eq!(own_at.is_some(), own != 64, "what is not changed is not shown: {noted}");
+            assert!(own_at < place("descriptors of ring_echo"), "{noted}");
             end(running, signal);
             bench.undo(&["--stale"]);
             assert_eq!(polling(pid, ring), Some(own), "{signal}");

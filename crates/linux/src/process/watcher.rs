@@ -99,6 +99,20 @@ impl WatchedProcess {
     }
 }
 
+/// What descriptors of one kind have said.
+struct Answers<T> {
+    /// Notes of what programs had themselves. Those of all kinds come before the first of a process, and before anything is set.
+    own: Vec<Entry>,
+    /// What is to be set, and what it has.
+    to_set: Vec<(Asked, T)>,
+}
+
+impl<T> Default for Answers<T> {
+    fn default() -> Self {
+        Self { own: Vec::new(), to_set: Vec::new() }
+    }
+}
+
 /// Descriptors of one look that are asked what they have.
 #[derive(Default)]
 struct Found {
@@ -160,13 +174,17 @@ impl Watcher {
         self.sockets.retain(|inode| seen.contains(inode));
         self.steering.retain(&seen);
         self.young = seen;
-        self.look_at_epolls(found.epolls, ledger, &mut scan);
-        self.look_at_rings(found.rings, ledger, &mut scan, now >= self.young_until);
-        if self.settings.steer {
-            self.steer(&found.sockets, ledger, &mut scan);
+        let steered = if self.settings.steer { found.sockets.clone() } else { Vec::new() };
+        let epolls = self.ask_epolls(found.epolls, &mut scan);
+        let rings = self.ask_rings(found.rings, &mut scan, now >= self.young_until);
+        let sockets = self.ask_sockets(found.sockets, &mut scan);
+        let own = epolls.own.into_iter().chain(rings.own).chain(sockets.own).collect();
+        if self.note(own, ledger, &mut scan) {
+            self.set_epolls(epolls.to_set, &mut scan);
+            self.set_rings(rings.to_set, &mut scan);
+            self.steer(&steered, ledger, &mut scan);
+            self.set_sockets(sockets.to_set, &mut scan);
         }
-        self.look_at_sockets(found.sockets, ledger, &mut scan);
-        self.note(Vec::new(), ledger, &mut scan);
         if scan.set > 0 || scan.processes > 0 || scan.waiting > 0 {
             self.young_until = now + YOUNG;
         }

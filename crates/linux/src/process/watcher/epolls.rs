@@ -2,42 +2,43 @@
 
 use napier_preload::marks::OWN_PARAMS;
 
-use super::{Epoll, Scan, Watcher, note};
-use crate::change::{Entry, Ledger};
+use super::{Answers, Epoll, Scan, Watcher, note};
+use crate::change::Entry;
 use crate::descriptors::copies::Asked;
 use crate::descriptors::{DescriptorSetting, EpollValue, Kind};
 use crate::process::look;
 
 impl Watcher {
     /// An epoll instance looks like any other, so each is asked anew: a closed one's number may be another's now.
-    pub(super) fn look_at_epolls(&mut self, asked: Vec<Asked>, ledger: &mut Ledger, scan: &mut Scan) {
-        let Some(wanted) = self.settings.epoll else { return };
+    pub(super) fn ask_epolls(&mut self, asked: Vec<Asked>, scan: &mut Scan) -> Answers<EpollValue> {
+        let Some(wanted) = self.settings.epoll else { return Answers::default() };
         let answers = look::epolls(&asked);
-        let mut entries = Vec::new();
-        let mut to_set = Vec::new();
+        let (mut own, mut to_set) = (Vec::new(), Vec::new());
         for (one, answer) in asked.into_iter().zip(answers) {
             match answer {
                 // The library in the program polls with it: it is not the program's.
                 Ok(found) if (found.busy_poll_usecs, found.busy_poll_budget) == OWN_PARAMS => {}
-                Ok(found) if found == wanted => entries.extend(self.epoll_equal(&one, &wanted.to_string())),
+                Ok(found) if found == wanted => own.extend(self.epoll_equal(&one, &wanted.to_string())),
                 Ok(found) if found == EpollValue::default() => {
                     // The program's own instance is closed, and this one has its number.
                     if self.epoll_of(&one).is_some_and(|epoll| epoll.is_own) {
-                        entries.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
+                        own.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
                     }
                     to_set.push((one, found));
                 }
                 Ok(found) if self.is_changed_by_program(&one, &found.to_string(), scan) => {}
                 Ok(found) => {
-                    entries.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
+                    own.push(note(&one, DescriptorSetting::Epoll, &found.to_string(), &wanted.to_string()));
                     to_set.push((one, found));
                 }
                 Err(error) => self.refused(&one, error, scan),
             }
         }
-        if !self.note(entries, ledger, scan) {
-            return;
-        }
+        Answers { own, to_set }
+    }
+
+    pub(super) fn set_epolls(&mut self, to_set: Vec<(Asked, EpollValue)>, scan: &mut Scan) {
+        let Some(wanted) = self.settings.epoll else { return };
         let answers = look::set_epolls(&to_set, wanted);
         for ((one, _), answer) in to_set.into_iter().zip(answers) {
             match answer {

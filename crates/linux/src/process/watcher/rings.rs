@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Scan, Watcher, note, refuse};
-use crate::change::{KeyError, Ledger};
+use super::{Answers, Scan, Watcher, note, refuse};
+use crate::change::KeyError;
 use crate::descriptors::copies::Asked;
 use crate::descriptors::ring::RingState;
 use crate::descriptors::{DescriptorSetting, Kind, ONLY_EPOLL, ProcessRef};
@@ -54,9 +54,9 @@ impl Watcher {
         &self.rings.missed
     }
 
-    /// Registers rings that were not there before. Of a mode that has nothing for rings it is said, once the program `is_settled`: it may be
+    /// Asks rings that were not there before. Of a mode that has nothing for rings it is said, once the program `is_settled`: it may be
     /// about to make an epoll instance.
-    pub(super) fn look_at_rings(&mut self, asked: Vec<Asked>, ledger: &mut Ledger, scan: &mut Scan, is_settled: bool) {
+    pub(super) fn ask_rings(&mut self, asked: Vec<Asked>, scan: &mut Scan, is_settled: bool) -> Answers<RingState> {
         let there: BTreeSet<u64> = asked.iter().map(inode).collect();
         self.rings.settled.retain(|inode| there.contains(inode));
         let mut new = BTreeSet::new();
@@ -69,9 +69,9 @@ impl Watcher {
                 let why = format!("{ONLY_EPOLL}: take napibusy or threaded for what it receives by that ring");
                 self.miss(asked.into_iter().map(|one| (one, why.clone())).collect(), scan);
             }
-            return;
+            return Answers::default();
         };
-        let (mut entries, mut to_set, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut own, mut to_set, mut missed) = (Vec::new(), Vec::new(), Vec::new());
         for (one, answer) in asked.iter().zip(look::rings(&asked)) {
             let setting = DescriptorSetting::Ring { inode: inode(one) };
             match answer {
@@ -79,7 +79,7 @@ impl Watcher {
                 // What it has named is lost with another registration.
                 Ok(RingState::Named(_)) => missed.push((one.clone(), NAMED.to_owned())),
                 Ok(found) => {
-                    entries.push(note(one, setting, &found.to_string(), &wanted.to_string()));
+                    own.push(note(one, setting, &found.to_string(), &wanted.to_string()));
                     if found == wanted {
                         self.rings.settled.insert(inode(one));
                     } else {
@@ -89,9 +89,13 @@ impl Watcher {
                 Err(error) => missed.extend(self.ring_refused(one, error, scan)),
             }
         }
-        if !self.note(entries, ledger, scan) {
-            return;
-        }
+        self.miss(missed, scan);
+        Answers { own, to_set }
+    }
+
+    pub(super) fn set_rings(&mut self, to_set: Vec<(Asked, RingState)>, scan: &mut Scan) {
+        let Some(wanted) = self.settings.ring.map(RingState::Polls) else { return };
+        let mut missed = Vec::new();
         for ((one, _), answer) in to_set.iter().zip(look::set_rings(&to_set, wanted)) {
             match answer {
                 Ok(()) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Scan, Watcher, inode, note};
+use super::{Answers, Scan, Watcher, inode, note};
 use crate::change::{Entry, Ledger};
 use crate::descriptors::DescriptorSetting;
 use crate::descriptors::copies::{self, Asked};
@@ -14,9 +14,9 @@ use crate::process::look::{self, SocketSeen};
 const NOTED_MAX: usize = 1 << 14;
 
 impl Watcher {
-    pub(super) fn look_at_sockets(&mut self, mut asked: Vec<Asked>, ledger: &mut Ledger, scan: &mut Scan) {
+    pub(super) fn ask_sockets(&mut self, mut asked: Vec<Asked>, scan: &mut Scan) -> Answers<SocketSeen> {
         if self.settings.sockets.is_empty() {
-            return;
+            return Answers::default();
         }
         asked.retain(|one| !self.sockets.contains(&inode(one)));
         let inodes: Vec<u64> = asked.iter().map(inode).collect();
@@ -24,23 +24,23 @@ impl Watcher {
         self.sockets.extend(&have_it);
         asked.retain(|one| !have_it.contains(&inode(one)));
         let answers = look::sockets(&asked, &self.settings.sockets);
-        let mut entries = Vec::new();
-        let mut to_set = Vec::new();
+        let (mut own, mut to_set) = (Vec::new(), Vec::new());
         for (one, answer) in asked.into_iter().zip(answers) {
             match answer {
                 Ok(None) => {
                     self.sockets.insert(inode(&one));
                 }
                 Ok(Some(seen)) => {
-                    entries.extend(self.entries_of(&one, &seen));
+                    own.extend(self.entries_of(&one, &seen));
                     to_set.push((one, seen));
                 }
                 Err(error) => self.refused(&one, error, scan),
             }
         }
-        if !self.note(entries, ledger, scan) {
-            return;
-        }
+        Answers { own, to_set }
+    }
+
+    pub(super) fn set_sockets(&mut self, to_set: Vec<(Asked, SocketSeen)>, scan: &mut Scan) {
         let answers = look::set_sockets(&to_set);
         let mut new = BTreeSet::new();
         for ((one, _), answer) in to_set.into_iter().zip(answers) {
