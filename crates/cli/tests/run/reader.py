@@ -61,8 +61,15 @@ def napis(ifindex):
 
 
 def descriptors(pid):
-    libc = ctypes.CDLL(None, use_errno=True)
     pidfd = os.pidfd_open(pid)
+    try:
+        return copied(pid, pidfd)
+    finally:
+        os.close(pidfd)
+
+
+def copied(pid, pidfd):
+    libc = ctypes.CDLL(None, use_errno=True)
     found = {"epoll": [], "sockets": []}
     for number in sorted(map(int, os.listdir(f"/proc/{pid}/fd"))):
         try:
