@@ -19,6 +19,23 @@ use crate::Told;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Confirm(Option<Duration>);
 
+/// Options of a command that changes values of the kernel, until they are put back.
+#[derive(clap::Args)]
+pub(crate) struct ChangeArgs {
+    /// Put it back after this time, such as 60s, unless it is confirmed: `y`, or `napier host confirm` (docs/host.md); `no`: keep it at once
+    /// [default: 60s on a terminal of another machine (SSH) that it may cut off, else no]
+    #[arg(long, value_name = "TIME", value_parser = confirm)]
+    pub(crate) confirm: Option<Confirm>,
+
+    /// Change nothing; print each value that would be changed, with what is there now
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Print one JSON object, of which the command's page tells
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Long enough to open another connection and to look.
 const BY_ITSELF: Duration = Duration::from_secs(60);
 /// Longer is no trial.

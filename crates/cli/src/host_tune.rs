@@ -10,7 +10,7 @@ use napier_linux::facts::{Facts, Scope};
 use napier_linux::tune::{self, Delivery, Step, Tuning};
 use serde::Serialize;
 
-use crate::confirm::{self, Confirm, OnTrial};
+use crate::confirm::{self, ChangeArgs, OnTrial};
 use crate::page::{Page, plural};
 use crate::{Told, Usage};
 
@@ -38,18 +38,8 @@ pub(crate) struct HostTuneArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
 
-    /// Put it back after this time, such as 60s, unless it is confirmed: `y`, or `napier host confirm`; `no`: keep it at once [default:
-    /// 60s on a terminal of another machine (SSH), else no]
-    #[arg(long, value_name = "TIME", value_parser = confirm::confirm)]
-    confirm: Option<Confirm>,
-
-    /// Change nothing, and print what would be changed
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print one JSON object (docs/host.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -138,7 +128,7 @@ pub(crate) fn run(args: &HostTuneArgs) -> anyhow::Result<()> {
     tune::check(device, &tuning).map_err(|error| Usage(error.into()))?;
     let steps = tune::steps(&facts, device, &tuning);
     let mut trial = None;
-    let outcomes = if args.dry_run {
+    let outcomes = if args.change.dry_run {
         let threads = tune::threads(&facts, device, &tuning).into_iter().map(Step::Line);
         let kept = !matches!(tuning.delivery, Delivery::Threaded | Delivery::ThreadedBusyPoll);
         steps.into_iter().chain(threads.filter(|_| !kept)).map(would).collect()
@@ -146,8 +136,9 @@ pub(crate) fn run(args: &HostTuneArgs) -> anyhow::Result<()> {
         apply(args, &tuning, steps, &mut trial)?
     };
     let mut out = io::stdout().lock();
-    if args.json {
-        let document = Document { device: &args.dev, cpus: &tuning.cpus, dry_run: args.dry_run, lines: &outcomes };
+    if args.change.json {
+        let document =
+            Document { device: &args.dev, cpus: &tuning.cpus, dry_run: args.change.dry_run, lines: &outcomes };
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
@@ -156,7 +147,7 @@ pub(crate) fn run(args: &HostTuneArgs) -> anyhow::Result<()> {
     out.flush()?;
     let changed = outcomes.iter().any(|outcome| outcome.state == StepState::Changed);
     match tried_and_refused(&outcomes) {
-        refused if refused > 0 && !changed && !args.dry_run => {
+        refused if refused > 0 && !changed && !args.change.dry_run => {
             let settings = plural(refused, "setting");
             Err(Told(format!("nothing was changed: {settings} refused, for the reasons above")).into())
         }
@@ -211,7 +202,7 @@ fn apply(
 ) -> anyhow::Result<Vec<StepOutcome>> {
     let lines: Vec<Line> =
         steps.iter().filter_map(|step| if let Step::Line(line) = step { Some(line.clone()) } else { None }).collect();
-    let span = confirm::span(args.confirm, lines.iter());
+    let span = confirm::span(args.change.confirm, lines.iter());
     let mut journals = Journals::begin(lines, &mut tell)?;
     match OnTrial::of_journals(journals.paths(), span) {
         Ok(begun) => *trial = begun,
@@ -305,7 +296,7 @@ fn text(args: &HostTuneArgs, tuning: &Tuning, outcomes: &[StepOutcome]) -> Strin
     }
     let changed = of(StepState::Changed).count();
     let refused = tried_and_refused(outcomes);
-    page.paragraph(&match (args.dry_run, changed) {
+    page.paragraph(&match (args.change.dry_run, changed) {
         (true, _) => {
             format!("{} would be changed; nothing was.", plural(of(StepState::WouldChange).count(), "setting"))
         }

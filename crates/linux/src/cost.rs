@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use crate::process::Roots;
-use crate::procfs::schedstat;
+use crate::procfs::{Stat, schedstat};
 
 /// Threads of a program that are looked at one by one. Of a program with more it is not known how long they wait.
 const THREADS_MAX: usize = 2048;
@@ -119,14 +119,11 @@ struct TickTimes {
     system: u64,
 }
 
-/// Time of processes, with that of threads that have ended: fields 14 and 15.
+/// Time of processes, with that of threads that have ended.
 fn ticks(pids: &[u32]) -> Option<TickTimes> {
     let of = |pid: &u32| {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        let mut fields = text.get(text.rfind(')')? + 1..)?.split_whitespace().skip(11);
-        let mut next = || fields.next()?.parse().ok().map(in_ns);
-        Some(TickTimes { user: next()?, system: next()? })
+        let Stat { user, system, .. } = Stat::of(*pid).ok()?;
+        Some(TickTimes { user: in_ns(user), system: in_ns(system) })
     };
     let sum = |all: TickTimes, one: TickTimes| TickTimes { user: all.user + one.user, system: all.system + one.system };
     pids.iter().filter_map(of).reduce(sum)

@@ -7,6 +7,10 @@ use std::{fs, io};
 pub(crate) struct Stat {
     pub(crate) name: String,
     pub(crate) parent: u32,
+    /// Ticks on a CPU outside of the kernel, with those of threads that have ended.
+    pub(crate) user: u64,
+    /// The same within it.
+    pub(crate) system: u64,
     pub(crate) nice: i32,
     /// In ticks since the start of the kernel.
     pub(crate) started: u64,
@@ -41,6 +45,8 @@ impl Stat {
         Some(Self {
             name,
             parent: small(4)?,
+            user: field(14)?.parse().ok()?,
+            system: field(15)?.parse().ok()?,
             nice: field(19)?.parse().ok()?,
             started: field(22)?.parse().ok()?,
             last_cpu: small(39)?,
@@ -87,6 +93,7 @@ mod tests {
         let stat = Stat::parse(&line).expect("a line");
         assert_eq!((stat.name.as_str(), stat.parent, stat.nice, stat.started), ("napi/eth(0)-8 x", 4, 19, 22));
         assert_eq!((stat.last_cpu, stat.priority, stat.policy), (39, 40, 41));
+        assert_eq!((stat.user, stat.system), (14, 15));
         assert!(["", "77 (x) S 1", "no line"].iter().all(|line| Stat::parse(line).is_none()));
         let own = Stat::of(std::process::id()).expect("it runs");
         assert!(own.parent > 0 && own.started > 0, "{own:?}");

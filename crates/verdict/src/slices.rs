@@ -142,6 +142,12 @@ impl Slices {
         2 * left_out.slices > left_out.of
     }
 
+    /// Whether all slices of a candidate count, and not those alone that are kept: where the machine was taken away, and where none is kept.
+    #[must_use]
+    pub fn all_count(&self, candidate: usize) -> bool {
+        self.taken() || self.kept(candidate).next().is_none()
+    }
+
     /// The latencies of all slices of a candidate that are kept.
     #[must_use]
     pub fn latency(&self, candidate: usize) -> Histogram {
@@ -158,7 +164,7 @@ impl Slices {
     pub fn in_time(&self, candidate: usize) -> Option<Estimate> {
         let share = |slice: &Slice| slice.in_time as f64 / slice.due as f64;
         let of = |slice: &&Slice| slice.candidate == candidate && slice.due > 0;
-        let all = self.taken() || self.kept(candidate).next().is_none();
+        let all = self.all_count(candidate);
         let counted = self.slices.iter().filter(|slice| all || self.cause(slice).is_none());
         let mut shares: Vec<f64> = counted.filter(of).map(share).collect();
         shares.sort_unstable_by(f64::total_cmp);

@@ -10,7 +10,7 @@ use napier_linux::wiring::PairLines;
 use serde_json::json;
 
 use super::{SET, half, kept};
-use crate::confirm::{self, Confirm, OnTrial};
+use crate::confirm::{self, ChangeArgs, OnTrial};
 use crate::mode_names::ModeNames;
 use crate::page::{Page, plural};
 use crate::run::{Changes, device, dry_run};
@@ -27,36 +27,26 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "MODE", value_parser = ModeNames, hide_possible_values = true)]
     mode: Mode,
 
-    /// Put it back after this time, such as 60s, unless `napier host confirm` keeps it (docs/host.md) [default: 60s for modes with
-    /// NAPI threads on a terminal of another machine (SSH), else no]
-    #[arg(long, value_name = "TIME", value_parser = confirm::confirm)]
-    confirm: Option<Confirm>,
-
-    /// Change nothing; print each value that would be changed, with what is there now
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print one JSON object (docs/mode.md)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
 }
 
 /// Sets all of it, or nothing. What an earlier `mode set` keeps there is put back before.
 pub(crate) fn run(args: &SetArgs) -> anyhow::Result<()> {
     let device = device(&args.dev)?;
     let lines = half(args.mode, &device)?;
-    if args.dry_run {
+    if args.change.dry_run {
         let scope = Scope::device(device.clone())?;
         let (pair, settings) = (PairLines::default(), ProgramSettings::default());
         let changes = Changes { scope, device, pair, lines, settings, library: None };
-        return dry_run(args.mode, args.json, &changes);
+        return dry_run(args.mode, args.change.json, &changes);
     }
     // Before an earlier one is taken back: what is refused leaves that in force.
     if let Some(refused) = preview(&lines).into_iter().find_map(|preview| Some((preview.line, preview.now.err()?))) {
         bail!("{}: {}", refused.0, refused.1);
     }
     let replaced = replace(&device)?;
-    let span = confirm::span(args.confirm, lines.iter());
+    let span = confirm::span(args.change.confirm, lines.iter());
     let told = &mut |found: &Recovered| say(&found.lines());
     // Beside each line those of the instances that a file of the interface is written to.
     let room = 4 * lines.len();
@@ -114,7 +104,7 @@ fn replace(device: &DeviceRef) -> anyhow::Result<Vec<String>> {
 fn print(args: &SetArgs, changed: &[Entry], replaced: &[String]) -> anyhow::Result<()> {
     let program = ProgramSettings::of(&args.mode.plan()).lines();
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if args.change.json {
         let changed: Vec<String> = changed.iter().map(ToString::to_string).collect();
         let document = json!({
             "mode": args.mode.to_string(), "dev": args.dev, "changed": changed, "replaced": replaced, "program": program,

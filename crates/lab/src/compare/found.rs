@@ -239,7 +239,7 @@ impl LoadFound {
     /// What a row shows, and of how many slices: of those that count; where the machine was taken away, or none of them counts, of all.
     pub(super) fn shown(&self, subject: usize) -> Option<(Cow<'_, CaseResult>, u32)> {
         let row = &self.rows[subject];
-        let all = self.slices.taken() || row.kept == 0;
+        let all = self.slices.all_count(subject);
         match (&row.sum, row.sum_left_out.as_ref().filter(|_| all)) {
             (Some(sum), Some(left_out)) => {
                 let mut both = sum.clone();

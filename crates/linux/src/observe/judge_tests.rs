@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::observe::parts::{Epoll, EpollParams};
-use crate::observe::{How, InstancePolls, Polls, Received, Waits};
+use crate::observe::{How, Polls, Received, Waits};
 
 const SUSPENDS: Needs = Needs { epolls: true, sockets: false, suspends: true, is_poll_busy: false };
 
@@ -119,12 +119,8 @@ fn nothing_is_said_of_too_few_packets_or_of_what_is_not_shown() {
     assert_eq!((verdict.acts, verdict.polls.clone()), (Acts::Unknown, None));
     assert!(verdict.lines[0].contains("other namespaces"), "{verdict:?}");
     // Of which the program polls one: that is its own, as the `eth0` of each container is.
-    let one = |softirq, tid, polls| InstancePolls {
-        softirq,
-        threads: [(tid, polls)].into(),
-        work: softirq,
-        ..InstancePolls::default()
-    };
+    let one =
+        |softirq, tid, polls| Polls { softirq, threads: [(tid, polls)].into(), work: softirq, ..Polls::default() };
     let each = vec![one(100, 7, 900), one(5000, 30, 1)];
     let told = window(1000, None, Some(Polls { instances: 2, each, ..polls(5100, [900, 0, 1], 5100) }));
     let verdict = judged(WhoPolls::Program, SUSPENDS, &told, &[program(4)]);

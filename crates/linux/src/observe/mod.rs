@@ -25,7 +25,9 @@ use serde::Serialize;
 pub(crate) use counters::polled_of_veth;
 pub use counters::{Received, received};
 pub use judge::{Acts, Evidence, Miss, Observation, Shares, WhoPolls, elsewhere, is_enough, judge};
-pub use polls::{InstancePolls, Polling, Polls, Who};
+#[expect(deprecated, reason = "the former name, for one version")]
+pub use polls::InstancePolls;
+pub use polls::{Polling, Polls, Who};
 pub use reach::{Needs, Unreached, unreached};
 pub use threads::{kernel_threads, threads_of};
 pub use waits::{How, Waits};

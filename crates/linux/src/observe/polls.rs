@@ -20,7 +20,11 @@ const UNNAMED: &str = "<...>";
 /// Names of threads that are kept apart; polls of others have none.
 const NAMES_MAX: usize = 256;
 
-/// Polls of a window.
+/// The former name, for one version.
+#[deprecated(note = "they are `Polls`")]
+pub type InstancePolls = Polls;
+
+/// Polls of a window, or of one instance in it.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Polls {
     /// In softirq, whatever thread that interrupted.
@@ -41,24 +45,9 @@ pub struct Polls {
     pub work: u64,
     /// Instances that were polled. More than the interface has: interfaces of other namespaces have its name.
     pub instances: usize,
-    /// The same of each of them.
+    /// The counts of each of them.
     #[serde(skip)]
-    pub each: Vec<InstancePolls>,
-}
-
-/// Polls of one instance.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct InstancePolls {
-    /// In softirq.
-    pub softirq: u64,
-    /// Of these, by the threads that softirqs are left to.
-    pub ksoftirqd: u64,
-    /// Of these, the others, by the name of the thread that was interrupted.
-    pub interrupted: BTreeMap<String, u64>,
-    /// By threads themselves.
-    pub threads: BTreeMap<u32, u64>,
-    /// Packets that they took.
-    pub work: u64,
+    pub each: Vec<Polls>,
 }
 
 /// Who made a poll.
@@ -112,7 +101,22 @@ impl Polls {
         self.softirq + self.threads.values().sum::<u64>()
     }
 
-    fn of(each: Vec<InstancePolls>) -> Self {
+    /// So many more.
+    fn count(&mut self, who: &Who, tid: u32, name: &str, polls: u64) {
+        match who {
+            Who::Softirq => {
+                self.softirq += polls;
+                *self.interrupted.entry(name.to_owned()).or_default() += polls;
+            }
+            Who::Ksoftirqd => {
+                self.softirq += polls;
+                self.ksoftirqd += polls;
+            }
+            Who::NapiThread | Who::Program(_) => *self.threads.entry(tid).or_default() += polls,
+        }
+    }
+
+    fn of(each: Vec<Self>) -> Self {
         let mut polls = Self { instances: each.len(), ..Self::default() };
         for one in &each {
             polls.softirq += one.softirq;
@@ -131,7 +135,7 @@ impl Polls {
     /// name of its interface.
     #[must_use]
     pub fn of_instances_of(&self, tids: &BTreeSet<u32>) -> Self {
-        let is_theirs = |one: &&InstancePolls| one.threads.keys().any(|tid| tids.contains(tid));
+        let is_theirs = |one: &&Self| one.threads.keys().any(|tid| tids.contains(tid));
         let own = self.each.iter().filter(is_theirs).cloned().collect();
         Self { names: self.names.clone(), of_instances: self.of_instances.clone(), ..Self::of(own) }
     }
@@ -152,7 +156,7 @@ pub struct Polling {
     /// Events of each processor that are told already, since the window was opened.
     told: BTreeMap<u32, u64>,
     /// By what the kernel calls an instance.
-    each: BTreeMap<String, InstancePolls>,
+    each: BTreeMap<String, Polls>,
     /// Which instance is which, where polls are to be told apart by that.
     ids: Option<InstanceIds>,
 }
@@ -255,22 +259,8 @@ impl Polling {
         }
         for ((who, tid, name, instance), polls) in seen {
             let polls = scaled(polls);
-            let (all, own) = (&mut self.polls, self.each.entry(instance.to_owned()).or_default());
-            for (softirq, ksoftirqd, interrupted, threads) in [
-                (&mut all.softirq, &mut all.ksoftirqd, &mut all.interrupted, &mut all.threads),
-                (&mut own.softirq, &mut own.ksoftirqd, &mut own.interrupted, &mut own.threads),
-            ] {
-                match who {
-                    Who::Softirq => {
-                        *softirq += polls;
-                        *interrupted.entry(name.clone()).or_default() += polls;
-                    }
-                    Who::Ksoftirqd => {
-                        *softirq += polls;
-                        *ksoftirqd += polls;
-                    }
-                    Who::NapiThread | Who::Program(_) => *threads.entry(tid).or_default() += polls,
-                }
+            for counts in [&mut self.polls, self.each.entry(instance.to_owned()).or_default()] {
+                counts.count(&who, tid, &name, polls);
             }
             if let Some(ids) = &self.ids {
                 *self.polls.of_instances.entry(ids.of(instance)).or_default().entry(who).or_default() += polls;
