@@ -12,6 +12,8 @@
 
 use std::time::Duration;
 
+use napier_linux::observe::Observation;
+
 use crate::guard::{EndedBy, Guard, GuardEvent, GuardOrder, Loss};
 use crate::judge::Judge;
 use crate::limits::{Limit, Watch};
@@ -50,6 +52,11 @@ pub trait Stage {
 
     /// Lets time go by; it may return earlier.
     fn pause(&mut self, span: Duration);
+
+    /// What was seen of the block that ends: who polled, and whether what is in force acted. It waits for nothing.
+    fn seen(&mut self) -> Option<Observation> {
+        None
+    }
 }
 
 /// What a look found.
@@ -150,24 +157,30 @@ impl<'a> Course<'a> {
     /// Goes through the blocks. After each round `is_decided` is asked, with how many rounds there were, what was measured and which candidates
     /// are out.
     pub fn run(
-        mut self,
+        self,
         blocks: &[Block],
         mut is_decided: impl FnMut(u32, &[Measured], &[usize]) -> bool,
+    ) -> CourseOutcome {
+        self.run_beside(blocks, |round, measured, out| Some(is_decided(round, measured, out)))
+    }
+
+    /// The same where deciding takes long: `None` says that it is not known yet, and it is asked again at each look. What is in force is looked
+    /// after meanwhile.
+    pub fn run_beside(
+        mut self,
+        blocks: &[Block],
+        mut is_decided: impl FnMut(u32, &[Measured], &[usize]) -> Option<bool>,
     ) -> CourseOutcome {
         // Nothing is tried on a service of which nothing is known, or that is beyond a limit already.
         let blocks = if self.wait().is_ok() { blocks } else { &[] };
         for (at, block) in blocks.iter().enumerate() {
-            let broken = self.block(*block);
-            let is_over = match broken {
-                Ok(()) => false,
-                Err(Broken::Back) => self.wait().is_err(),
-                Err(Broken::End) => true,
-            };
-            if is_over {
-                break;
-            }
             let ends_round = blocks.get(at + 1).is_none_or(|next| next.round != block.round);
-            if ends_round && is_decided(block.round + 1, &self.measured, &self.out()) {
+            let done = self.block(*block).or_else(|broken| self.after(broken));
+            let is_over = match done {
+                Ok(()) if ends_round => self.decided(block.round + 1, &mut is_decided),
+                done => done.map(|()| false),
+            };
+            if is_over.unwrap_or(true) {
                 break;
             }
         }
@@ -176,6 +189,28 @@ impl<'a> Course<'a> {
         }
         let (out, took) = (self.out(), self.stage.now().saturating_sub(self.begun));
         CourseOutcome { measured: self.measured, trips: self.trips, out, ended: self.ended, took }
+    }
+
+    /// Goes on after something was taken back, if it may.
+    fn after(&mut self, broken: Broken) -> Result<(), Broken> {
+        match broken {
+            Broken::Back => self.wait(),
+            Broken::End => Err(Broken::End),
+        }
+    }
+
+    fn decided(
+        &mut self,
+        rounds: u32,
+        is_decided: &mut dyn FnMut(u32, &[Measured], &[usize]) -> Option<bool>,
+    ) -> Result<bool, Broken> {
+        loop {
+            if let Some(is_decided) = is_decided(rounds, &self.measured, &self.out()) {
+                return Ok(is_decided);
+            }
+            self.stage.pause(LOOK);
+            self.look().or_else(|broken| self.after(broken))?;
+        }
     }
 
     fn out(&self) -> Vec<usize> {
@@ -191,13 +226,15 @@ impl<'a> Course<'a> {
         let at = self.stage.now().saturating_sub(self.begun);
         self.span(self.times.settle)?;
         let halves = [self.half()?, self.half()?];
-        self.measured.push(Measured { block, at, halves });
+        self.measured.push(Measured { block, at, halves, seen: self.stage.seen() });
         Ok(())
     }
 
     fn apply(&mut self, candidate: usize) -> Result<(), Broken> {
         self.in_force = Some(candidate);
-        self.stage.apply(candidate).or_else(|why| self.event(GuardEvent::Refused, why))
+        self.stage.apply(candidate).or_else(|why| self.event(GuardEvent::Refused, why))?;
+        // What was beyond a limit under another one is not this one's fault.
+        if self.watch.turn() { self.begin() } else { Ok(()) }
     }
 
     fn half(&mut self) -> Result<Values, Broken> {

@@ -22,7 +22,7 @@ pub struct Question<'a> {
     pub candidates: usize,
     /// The one that the others are held against.
     pub reference: usize,
-    /// Candidates that were taken back: nothing is decided of them.
+    /// Candidates that were taken back, or never acted: nothing is decided of them.
     pub out: &'a [usize],
     /// How often it is looked, this time among them.
     pub looks: u32,
@@ -132,9 +132,11 @@ const WITHIN: [f64; 4] = [0.02, 0.03, 0.05, 0.10];
 const WITHIN_EARLY: f64 = 0.05;
 
 impl Decision {
-    /// Of blocks that were measured.
+    /// Of blocks that were measured. One in which a candidate did not act does not count for it; the reference has not to act.
     #[must_use]
     pub fn of(question: &Question<'_>, blocks: &[Measured]) -> Self {
+        let counts = |one: &&Measured| one.block.candidate == question.reference || one.acted();
+        let blocks: &[&Measured] = &blocks.iter().filter(counts).collect::<Vec<_>>();
         let figures = 0..question.figures.len();
         let plain: Vec<FigureSlices> = figures.clone().map(|figure| question.plain(figure, blocks)).collect();
         let all: Vec<FigureSlices> = figures.map(|figure| question.slices(figure, blocks)).collect();
@@ -206,27 +208,27 @@ impl Question<'_> {
         Settings { seed: self.seed, looks: self.looks, within: WITHIN, ..Settings::DEFAULT }
     }
 
-    fn values(figure: usize, blocks: &[Measured]) -> Vec<(usize, u32, f64)> {
-        let of = |one: &Measured| Some((one.block.candidate, one.block.round, one.value(figure)?));
+    fn values(figure: usize, blocks: &[&Measured]) -> Vec<(usize, u32, f64)> {
+        let of = |one: &&Measured| Some((one.block.candidate, one.block.round, one.value(figure)?));
         blocks.iter().filter_map(of).collect()
     }
 
     /// As it is, for a candidate by itself.
-    fn plain(&self, figure: usize, blocks: &[Measured]) -> FigureSlices {
+    fn plain(&self, figure: usize, blocks: &[&Measured]) -> FigureSlices {
         let values = Self::values(figure, blocks);
         FigureSlices::new(&self.figures[figure], self.candidates, self.settings(), &values)
     }
 
     /// For candidates against each other.
-    fn slices(&self, figure: usize, blocks: &[Measured]) -> FigureSlices {
+    fn slices(&self, figure: usize, blocks: &[&Measured]) -> FigureSlices {
         let values = levelled(&Self::values(figure, blocks));
         FigureSlices::new(&self.figures[figure], self.candidates, self.settings(), &values)
     }
 
     /// First halves against second ones, as candidates of their own.
-    fn carried(&self, blocks: &[Measured]) -> Vec<Carried> {
+    fn carried(&self, blocks: &[&Measured]) -> Vec<Carried> {
         let Some(figure) = self.figures.get(self.decides) else { return Vec::new() };
-        let halves = |one: &Measured| {
+        let halves = |one: &&Measured| {
             let of =
                 |half: usize| Some((2 * one.block.candidate + half, one.block.round, one.half(half, self.decides)?));
             [of(0), of(1)]

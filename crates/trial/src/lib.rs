@@ -28,4 +28,4 @@ pub use judge::{Better, Judge, JudgeError, JudgedFigure, Look, Reading, Unit};
 pub use limits::{Limit, LimitSide, figures_of};
 pub use napier_verdict::{Estimate, Interval, Verdict};
 pub use plan::{Block, BlockTimes, BlockTimesError, blocks, looks, looks_counted, rounds_needed};
-pub use record::{Measured, Values};
+pub use record::{Measured, Values, never_acted};

@@ -80,7 +80,11 @@ impl Watch {
             from += judge.figures().len();
             Watched { judge, from: own, values: Vec::new(), newest: Vec::new(), spoke: now, has_spoken: false }
         };
-        let judges = judges.into_iter().map(watched).collect();
+        let mut judges: Vec<Watched> = judges.into_iter().map(watched).collect();
+        for Limit { figure, .. } in &limits {
+            let own = judges.iter_mut().rev().find(|watched| watched.from <= *figure);
+            own.into_iter().for_each(|watched| watched.judge.guard());
+        }
         Self { judges, figures, limits: limits.into_iter().map(|limit| (limit, None)).collect(), looked: now }
     }
 
@@ -102,13 +106,20 @@ impl Watch {
         self.judges.iter().map(|watched| watched.judge.patience()).max().unwrap_or_default()
     }
 
-    /// Time without a look, as while a candidate is applied, is no silence.
+    /// Time without a look beyond what is usual, as while a candidate is applied, is no silence. A figure that was beyond its limit before it and
+    /// is so after it was that long enough.
     fn excuse_gap(&mut self, now: Duration) {
         let gap = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         if gap > GAP_MAX {
-            self.judges.iter_mut().for_each(|watched| watched.spoke += gap);
-            self.limits.iter_mut().for_each(|(_, since)| *since = since.map(|since| since + gap));
+            self.judges.iter_mut().for_each(|watched| watched.spoke += gap - GAP_MAX);
         }
+    }
+
+    /// Another candidate has its turn: limits are held against what comes from now on. Whether there are any.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.judges.iter_mut().for_each(|watched| watched.newest.clear());
+        self.limits.iter_mut().for_each(|(_, since)| *since = None);
+        !self.limits.is_empty()
     }
 
     /// What was is over.

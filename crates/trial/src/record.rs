@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use napier_linux::observe::{Acts, Observation};
+
 use crate::Block;
 
 /// Values of all figures, of all judges in turn.
@@ -16,9 +18,30 @@ pub struct Measured {
     pub at: Duration,
     /// Of its two halves.
     pub halves: [Values; 2],
+    /// Who polled in it, and whether what was applied acted; `None` where that was not looked at.
+    pub seen: Option<Observation>,
+}
+
+/// Blocks of a candidate that all did not act before nothing more is expected of it.
+const IDLE_MIN: usize = 3;
+
+/// Candidates but the reference that never acted: three blocks and more, and it was seen of each that it did not.
+#[must_use]
+pub fn never_acted(blocks: &[Measured], candidates: usize, reference: usize) -> Vec<usize> {
+    let is_idle = |candidate: &usize| {
+        let own: Vec<&Measured> = blocks.iter().filter(|one| one.block.candidate == *candidate).collect();
+        own.len() >= IDLE_MIN && own.iter().all(|one| !one.acted())
+    };
+    (0..candidates).filter(|candidate| *candidate != reference).filter(is_idle).collect()
 }
 
 impl Measured {
+    /// Whether it was not seen that what was applied did not act. A block that did not act says nothing of its candidate.
+    #[must_use]
+    pub fn acted(&self) -> bool {
+        self.seen.as_ref().is_none_or(|seen| seen.acts != Acts::No)
+    }
+
     /// A figure of the whole block: the mean of its halves, or that which is known.
     #[must_use]
     pub fn value(&self, figure: usize) -> Option<f64> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::{Judge, JudgeError, JudgedFigure, Look, Reading};
+use super::{GUARDED, Judge, JudgeError, JudgedFigure, Look, Reading};
 
 /// Looks that fail one after the other before the judge gives up: a program may be started anew, a server be busy.
 const FAILURES_MAX: u32 = 3;
@@ -21,6 +21,8 @@ const END_MAX: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(5);
 /// Between two looks at most, whatever they take.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// What looks may take of a CPU where a limit is held against what they find: one that looks seldom lets harm go on.
+const GUARDED_SHARE: f64 = 0.05;
 
 /// What is looked at.
 pub(super) trait Looker: Send + 'static {
@@ -65,11 +67,13 @@ struct Between {
     news: Option<Reading>,
     failed: Option<String>,
     patience: Duration,
+    /// A limit is held against a figure.
+    is_guarded: bool,
 }
 
 impl Going {
     fn new(patience: Duration) -> Self {
-        let between = Between { is_over: false, blocks: 0, news: None, failed: None, patience };
+        let between = Between { is_over: false, blocks: 0, news: None, failed: None, patience, is_guarded: false };
         Self(Arc::new((Mutex::new(between), Condvar::new())))
     }
 
@@ -118,9 +122,9 @@ impl Beside {
 fn watch(mut source: impl Looker, going: &Going) {
     let (mut begun, mut failures) = (0, 0);
     loop {
-        let (is_over, block) = {
+        let (is_over, is_guarded, block) = {
             let between = going.lock();
-            (between.is_over, between.blocks)
+            (between.is_over, between.is_guarded, between.blocks)
         };
         if is_over {
             return;
@@ -134,7 +138,8 @@ fn watch(mut source: impl Looker, going: &Going) {
             begin.map(|()| None)
         };
         failures = if looked.is_err() { failures + 1 } else { 0 };
-        let pause = source.pause().max(dear(clock_gettime(ClockId::ThreadCPUTime) - before, source.share()));
+        let took = clock_gettime(ClockId::ThreadCPUTime) - before;
+        let pause = rest(&source, is_guarded, took);
         let patience = source.patience().max(pause * 3);
         going.tell(|between| {
             between.patience = patience;
@@ -150,7 +155,15 @@ fn watch(mut source: impl Looker, going: &Going) {
     }
 }
 
-/// How long to wait after a look that took so much CPU time.
+/// How long to wait after a look.
+fn rest(source: &impl Looker, is_guarded: bool, took: Timespec) -> Duration {
+    match is_guarded {
+        true => source.pause().min(GUARDED).max(dear(took, GUARDED_SHARE)),
+        false => source.pause().max(dear(took, source.share())),
+    }
+}
+
+/// The same of one that took so much CPU time, which is to be a share of all time.
 fn dear(took: Timespec, share: f64) -> Duration {
     let took = Duration::new(took.tv_sec.cast_unsigned(), u32::try_from(took.tv_nsec).unwrap_or(0));
     took.div_f64(share).min(PAUSE_MAX)
@@ -177,6 +190,10 @@ impl Judge for Beside {
             }
             (None, None) => Ok(Look::Nothing),
         }
+    }
+
+    fn guard(&mut self) {
+        self.going.tell(|between| between.is_guarded = true);
     }
 
     fn patience(&self) -> Duration {
@@ -299,6 +316,31 @@ mod tests {
     fn looks_take_a_small_share_of_a_cpu() {
         let pause = |ms: i64| dear(Timespec { tv_sec: 0, tv_nsec: ms * 1_000_000 }, 0.002).as_millis();
         assert_eq!((pause(0), pause(3), pause(900)), (0, 1500, 10_000));
+    }
+
+    #[test]
+    fn what_a_limit_is_held_against_is_looked_at_five_times_a_second() {
+        struct Seldom;
+        impl Looker for Seldom {
+            fn begin(&mut self, _: &Going) -> Result<(), String> {
+                Ok(())
+            }
+            fn look(&mut self, _: &Going) -> Result<Option<Reading>, String> {
+                Ok(None)
+            }
+            fn pause(&self) -> Duration {
+                Duration::from_secs(1)
+            }
+            fn patience(&self) -> Duration {
+                Duration::from_secs(9)
+            }
+        }
+        let rest = |is_guarded, ms: i64| {
+            rest(&Seldom, is_guarded, Timespec { tv_sec: 0, tv_nsec: ms * 1_000_000 }).as_millis()
+        };
+        assert_eq!((rest(false, 0), rest(false, 3), rest(false, 900)), (1000, 3000, 10_000));
+        // A look of 10 ms is a twentieth of a CPU then, and more is none.
+        assert_eq!((rest(true, 0), rest(true, 10), rest(true, 40)), (200, 200, 800));
     }
 
     #[test]

@@ -80,6 +80,9 @@ pub struct JudgeError {
     pub why: String,
 }
 
+/// Between two looks of a judge whose figure has a limit, at most.
+pub const GUARDED: Duration = Duration::from_millis(200);
+
 /// What judges.
 pub trait Judge: Send {
     /// What it gives.
@@ -97,6 +100,9 @@ pub trait Judge: Send {
     /// # Errors
     /// It cannot go on: the trial ends.
     fn look(&mut self) -> Result<Look, JudgeError>;
+
+    /// A limit is held against a figure of it: from now on it is to look five times a second ([`GUARDED`]), whatever that costs within reason.
+    fn guard(&mut self) {}
 
     /// How long it may have nothing new before it counts as silent: about three times as long as what it asks takes to answer.
     fn patience(&self) -> Duration {

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use napier_linux::observe::parts::Through;
+use napier_linux::observe::{Acts, Observation};
 use napier_rng::{Xoshiro256PlusPlus, open_unit, stream};
 use napier_trial::{
     Better, BlockTimes, Course, CourseOutcome, Decision, Judge, JudgeError, JudgedFigure, Limit, LimitSide, Look, Loss,
@@ -69,6 +71,28 @@ pub(crate) struct Made {
     /// Share of the time in which another program makes all three times as slow.
     pub(crate) disturbed: f64,
     pub(crate) fault: Option<(Fault, Duration)>,
+    /// What takes long beside it.
+    pub(crate) slow: Slow,
+    /// A candidate that does not act.
+    pub(crate) idle: Option<usize>,
+}
+
+/// What takes long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slow {
+    Nothing,
+    /// Deciding, after every round.
+    Deciding,
+    /// Another judge, which speaks every two seconds.
+    Judge,
+    /// The machine: pauses are longer than they are asked for.
+    Machine,
+    /// Half of each block is left out.
+    Settling,
+}
+
+impl Slow {
+    pub(crate) const ALL: [Self; 5] = [Self::Nothing, Self::Deciding, Self::Judge, Self::Machine, Self::Settling];
 }
 
 /// What has become of it.
@@ -102,6 +126,8 @@ impl Made {
             noise: 0.05,
             disturbed: 0.0,
             fault: None,
+            slow: Slow::Nothing,
+            idle: None,
         }
     }
 
@@ -122,10 +148,15 @@ impl Made {
         let world = Arc::new(Mutex::new(World::new(self, seed)));
         let judge = MadeJudge { world: world.clone(), figures: Self::figures(), sums: [0.0; 2], looks: 0 };
         let limits = vec![Limit { figure: 0, side: LimitSide::Below(LIMIT) }];
-        let times = BlockTimes::new(Duration::from_secs(TIMES.1), Duration::from_secs(TIMES.0), None);
+        let settle = (self.slow == Slow::Settling).then_some(Duration::from_secs(TIMES.0) / 2);
+        let times = BlockTimes::new(Duration::from_secs(TIMES.1), Duration::from_secs(TIMES.0), settle);
+        let mut judges: Vec<Box<dyn Judge>> = vec![Box::new(judge)];
+        if self.slow == Slow::Judge {
+            judges.push(Box::new(SeldomJudge::new(world.clone())));
+        }
         let mut stage = MadeStage(world.clone());
         let mut told = |_: napier_trial::Note<'_>| {};
-        let course = Course::new(&mut stage, vec![Box::new(judge)], limits, (self.effects.len(), 0), times, &mut told);
+        let course = Course::new(&mut stage, judges, limits, (self.effects.len(), 0), times, &mut told);
         let outcome = run(course);
         drop(stage);
         let world = Arc::into_inner(world).expect("the judge went with the course").into_inner().expect("no panic");
@@ -241,7 +272,25 @@ impl Stage for MadeStage {
     }
 
     fn pause(&mut self, span: Duration) {
-        self.0.lock().expect("no panic").now += span;
+        let mut world = self.0.lock().expect("no panic");
+        let at_least = if world.made.slow == Slow::Machine { Duration::from_millis(220) } else { Duration::ZERO };
+        world.now += span.max(at_least);
+    }
+
+    fn seen(&mut self) -> Option<Observation> {
+        let world = self.0.lock().expect("no panic");
+        let acts = if world.made.idle.is_some() && world.made.idle == world.in_force { Acts::No } else { Acts::Yes };
+        Some(Observation {
+            acts,
+            seconds: 0.2,
+            packets: Some(1000),
+            taken: Some(1000),
+            polls: None,
+            polls_unknown: None,
+            connections: Through::default(),
+            unreached: Vec::new(),
+            lines: Vec::new(),
+        })
     }
 }
 
@@ -275,5 +324,44 @@ impl Judge for MadeJudge {
         self.sums.iter_mut().zip(newest).for_each(|(sum, value)| *sum += value);
         let values = self.sums.iter().map(|sum| Some(sum / f64::from(self.looks))).collect();
         Ok(Look::Seen(Reading { values, newest: newest.map(Some).to_vec() }))
+    }
+}
+
+/// Says something every two seconds.
+struct SeldomJudge {
+    world: Arc<Mutex<World>>,
+    figures: [JudgedFigure; 1],
+    spoke: Duration,
+}
+
+impl SeldomJudge {
+    const PAUSE: Duration = Duration::from_secs(2);
+
+    fn new(world: Arc<Mutex<World>>) -> Self {
+        let figure = JudgedFigure { name: "seldom".to_owned(), unit: Unit::Plain, better: Better::Less };
+        Self { world, figures: [figure], spoke: Duration::ZERO }
+    }
+}
+
+impl Judge for SeldomJudge {
+    fn figures(&self) -> &[JudgedFigure] {
+        &self.figures
+    }
+
+    fn begin(&mut self) -> Result<(), JudgeError> {
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<Look, JudgeError> {
+        let now = self.world.lock().expect("no panic").now;
+        if now < self.spoke + Self::PAUSE {
+            return Ok(Look::Nothing);
+        }
+        self.spoke = now;
+        Ok(Look::Seen(Reading { values: vec![Some(1.0)], newest: vec![Some(1.0)] }))
+    }
+
+    fn patience(&self) -> Duration {
+        3 * Self::PAUSE
     }
 }
