@@ -93,21 +93,42 @@ impl Ledger {
         Ok(again)
     }
 
-    /// Applies lines in place of others: what this ledger has changed already gets another value, and what was there at first is what is put back.
+    /// Applies lines in place of others: what this ledger has changed already gets another value, and what was there at first is what is put back. All
+    /// of them are noted at once: an interface may have very many instances, and each time on disk takes milliseconds.
     ///
     /// # Errors
     /// The first that is refused, or is another value than this ledger wrote. What was changed stays until [`Ledger::put_back`].
     pub fn exchange(&mut self, lines: &[Line]) -> Result<(), ApplyError> {
+        let mut exchanged = Vec::new();
         for line in lines {
             match self.entries.iter().position(|entry| entry.key == line.key) {
                 None => self.apply(std::slice::from_ref(line))?,
-                Some(at) => self.exchange_line(at, line)?,
+                Some(at) => exchanged.extend(self.exchanged(at, line)?.map(|new| (at, line, new))),
+            }
+        }
+        if let Some(journal) = self.journal.as_mut().filter(|_| !exchanged.is_empty()) {
+            if !journal.has_room_for(exchanged.len()) {
+                journal.rewrite(&self.entries, ROOM + 2 * exchanged.len())?;
+            }
+            let new: Vec<Entry> = exchanged.iter().map(|(.., new)| new.clone()).collect();
+            journal.note_all(&new)?;
+        }
+        for (at, line, new) in exchanged {
+            let refused = |error| ApplyError::Refused { line: Box::new(line.clone()), error };
+            self.entries[at] = new;
+            line.key.write(&line.value).map_err(refused)?;
+            match line.key.read().map_err(refused)? {
+                Some(found) if !line.key.same(&found, &line.value) => {
+                    return Err(refused(KeyError::ReadsAs { found }));
+                }
+                _ => {}
             }
         }
         Ok(())
     }
 
-    fn exchange_line(&mut self, at: usize, line: &Line) -> Result<(), ApplyError> {
+    /// What is to be noted of a value that gets another one; `None` if it has that.
+    fn exchanged(&self, at: usize, line: &Line) -> Result<Option<Entry>, ApplyError> {
         let refused = |error| ApplyError::Refused { line: Box::new(line.clone()), error };
         let old = &self.entries[at];
         let now = line.key.read().map_err(refused)?;
@@ -116,23 +137,9 @@ impl Ledger {
             let now = now.as_deref().unwrap_or("not told");
             return Err(refused(KeyError::Refused(format!("it is {now}: another program changed it meanwhile"))));
         }
-        if is(&line.value) && is(&old.after) {
-            return Ok(());
-        }
         // Until it is written what is there now is ours too.
-        let new = Entry { after: line.value.clone(), or: now, ..old.clone() };
-        if let Some(journal) = &mut self.journal {
-            if !journal.has_room() {
-                journal.rewrite(&self.entries, ROOM)?;
-            }
-            journal.note(&new)?;
-        }
-        self.entries[at] = new;
-        line.key.write(&line.value).map_err(refused)?;
-        match line.key.read().map_err(refused)? {
-            Some(found) if !line.key.same(&found, &line.value) => Err(refused(KeyError::ReadsAs { found })),
-            _ => Ok(()),
-        }
+        let is_there = is(&line.value) && is(&old.after);
+        Ok((!is_there).then(|| Entry { after: line.value.clone(), or: now, ..old.clone() }))
     }
 
     /// Notes what is going to be changed: it is on disk when this returns. Entries that `is_over` are dropped where the journal
