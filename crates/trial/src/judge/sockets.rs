@@ -40,6 +40,7 @@ pub(super) fn sockets(roots: &Roots) -> Result<Box<dyn Judge>, JudgeError> {
         figure("segments", Unit::PerSecond, Better::More),
         figure("retransmissions", Unit::PerSecond, Better::Less),
         figure("bytes", Unit::BytesPerSecond, Better::More),
+        figure("between", Unit::Seconds, Better::Less),
     ];
     Ok(Box::new(Beside::start("sockets", figures, source)?))
 }
@@ -140,6 +141,8 @@ struct Counts {
     segments: u64,
     retransmissions: u64,
     bytes: u64,
+    /// Connections that sent something.
+    active: u64,
 }
 
 impl ConnectionTally {
@@ -177,6 +180,7 @@ impl ConnectionTally {
             counts.segments += u64::from(row.data_segs_in.wrapping_sub(before.data_segs_in));
             counts.retransmissions += u64::from(row.retransmissions.wrapping_sub(before.retransmissions));
             counts.bytes += bytes;
+            counts.active += u64::from(segments > 0);
             if !is_first && segments > 0 && is_fresh && row.srtt_us > 0 {
                 counts.round_trips_us.record(row.srtt_us.into(), 1);
             }
@@ -191,16 +195,21 @@ impl ConnectionTally {
 
     fn reading(&self) -> Option<Reading> {
         let span = self.last? - self.since?;
-        Some(Reading { values: self.all.values(span), newest: self.newest.values(self.between) })
+        let active = self.known.values().filter(|known| known.is_new || known.row.segs_in != known.begun).count();
+        let newest = self.newest.values(self.between, self.newest.active);
+        Some(Reading { values: self.all.values(span, active as u64), newest })
     }
 }
 
 impl Counts {
-    fn values(&self, span: Duration) -> Vec<Option<f64>> {
+    /// Of so long, and of so many connections that sent something.
+    fn values(&self, span: Duration, active: u64) -> Vec<Option<f64>> {
         let seconds = span.as_secs_f64();
         let quantile = |q| self.round_trips_us.quantile(q).map(|us| us as f64 / 1e6);
         let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
-        vec![quantile(0.5), quantile(0.99), rate(self.segments), rate(self.retransmissions), rate(self.bytes)]
+        let between = (self.segments > 0).then(|| active as f64 * seconds / self.segments as f64);
+        let [segments, retransmissions, bytes] = [self.segments, self.retransmissions, self.bytes].map(rate);
+        vec![quantile(0.5), quantile(0.99), segments, retransmissions, bytes, between]
     }
 }
 
@@ -236,7 +245,7 @@ mod tests {
         // Too few segments since, so that it has too much of what was before; and one that did nothing.
         look(&mut tally, after(500), &[row(1, 400, 1015), row(2, 900, 1000)]);
         let reading = tally.reading().expect("two looks");
-        assert_eq!(reading.values, [None, None, Some(30.0), Some(0.0), Some(600.0)]);
+        assert_eq!(reading.values, [None, None, Some(30.0), Some(0.0), Some(600.0), Some(0.5 / 15.0)]);
         // One is fresh now, and a new one is at once.
         look(&mut tally, after(1000), &[row(1, 120, 1016), row(3, 80, 4)]);
         let reading = tally.reading().expect("three looks");
@@ -258,6 +267,7 @@ mod tests {
         look(&mut tally, begun + Duration::from_secs(3), &[row(1, 300, 300)]);
         let reading = tally.reading().expect("looks");
         assert_eq!((reading.values[0], reading.values[2]), (Some(300e-6), Some(50.0)));
+        assert_eq!((reading.values[5], reading.newest[5]), (Some(20e-3), Some(20e-3)));
     }
 
     #[test]
@@ -270,6 +280,6 @@ mod tests {
         look(&mut tally, begun + Duration::from_secs(1), &[wrapped]);
         assert_eq!(tally.reading().expect("looks").values[2], Some(100.0));
         look(&mut tally, begun + Duration::from_secs(2), &[]);
-        assert_eq!(tally.reading().expect("looks").newest, [None, None, Some(0.0), Some(0.0), Some(0.0)]);
+        assert_eq!(tally.reading().expect("looks").newest, [None, None, Some(0.0), Some(0.0), Some(0.0), None]);
     }
 }
