@@ -84,7 +84,9 @@ pub enum Note<'a> {
 pub struct Trip {
     /// Whose turn it was; `None` if nothing was in force.
     pub candidate: Option<usize>,
-    /// Why.
+    /// What happened: a figure that passed its limit speaks against the candidate; a judge that fell silent, or a refusal, does not.
+    pub event: GuardEvent,
+    /// The same in words.
     pub why: String,
     /// When it was noticed, since the beginning.
     pub at: Duration,
@@ -105,6 +107,17 @@ pub struct CourseOutcome {
     pub ended: Option<(EndedBy, String)>,
     /// How long it took.
     pub took: Duration,
+}
+
+impl CourseOutcome {
+    /// Candidates that are out though no figure speaks against them: nothing is known of them.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<usize> {
+        let spoke = |one: &usize| {
+            self.trips.iter().any(|trip| trip.candidate == Some(*one) && trip.event == GuardEvent::Passed)
+        };
+        self.out.iter().copied().filter(|one| !spoke(one)).collect()
+    }
 }
 
 /// The block, or all of it, is over before its time.
@@ -185,7 +198,7 @@ impl<'a> Course<'a> {
             }
         }
         if self.ended.is_none() {
-            self.go_back(None, String::new());
+            self.go_back(None, GuardEvent::Well, String::new());
         }
         let (out, took) = (self.out(), self.stage.now().saturating_sub(self.begun));
         CourseOutcome { measured: self.measured, trips: self.trips, out, ended: self.ended, took }
@@ -283,28 +296,28 @@ impl<'a> Course<'a> {
         match self.guard.on(event) {
             GuardOrder::Nothing | GuardOrder::Skip | GuardOrder::Apply(_) => Ok(()),
             GuardOrder::Back => {
-                self.go_back(self.in_force, why);
+                self.go_back(self.in_force, event, why);
                 if self.ended.is_some() { Err(Broken::End) } else { Err(Broken::Back) }
             }
             GuardOrder::End(ended) => {
                 self.ended = Some((ended, why.clone()));
                 // What ends everything is no fault of the candidate, unless it was the last one.
                 let of = if ended == EndedBy::Alone { self.in_force } else { None };
-                self.go_back(of, why);
+                self.go_back(of, event, why);
                 Err(Broken::End)
             }
         }
     }
 
     /// Everything as it was before.
-    fn go_back(&mut self, candidate: Option<usize>, why: String) {
+    fn go_back(&mut self, candidate: Option<usize>, event: GuardEvent, why: String) {
         let noticed = self.stage.now();
         let back = self.stage.back();
         self.in_force = None;
         let now = self.stage.now();
         let (at, took) = (noticed.saturating_sub(self.begun), now.saturating_sub(noticed));
         if let Some(candidate) = candidate {
-            let trip = Trip { candidate: Some(candidate), why, at, took };
+            let trip = Trip { candidate: Some(candidate), event, why, at, took };
             (self.told)(Note::Back(&trip));
             self.trips.push(trip);
         }

@@ -24,6 +24,8 @@ pub struct Question<'a> {
     pub reference: usize,
     /// Candidates that were taken back, or never acted: nothing is decided of them.
     pub out: &'a [usize],
+    /// Of these, those that no figure speaks against ([`CourseOutcome::unheard`](crate::CourseOutcome::unheard)).
+    pub unheard: &'a [usize],
     /// How often it is looked, this time among them.
     pub looks: u32,
     /// Seed of the bootstrap.
@@ -285,7 +287,9 @@ impl Judged<'_> {
         if let Some((candidate, alike)) = best.split_first() {
             return TrialAnswer::Take { candidate: *candidate, alike: alike.to_vec() };
         }
-        if fit.iter().all(|one| self.is_not_worse(reference, *one)) {
+        // That nothing was heard of any other candidate is no reason to stay.
+        let is_nothing_heard = others.is_empty() && !self.question.unheard.is_empty();
+        if !is_nothing_heard && fit.iter().all(|one| self.is_not_worse(reference, *one)) {
             let widths = fit.iter().filter_map(|one| self.alike(*one, reference));
             return TrialAnswer::Stay { within: widths.reduce(f64::max) };
         }
@@ -299,7 +303,7 @@ impl Judged<'_> {
         });
         // One of which that cannot be said makes that unknown of all.
         let more: Option<Vec<u32>> = more.collect();
-        let more_rounds = more.and_then(|more| more.into_iter().max());
+        let more_rounds = more.filter(|_| !is_nothing_heard).and_then(|more| more.into_iter().max());
         let better = fit.iter().copied().filter(|one| self.is_better(*one, reference)).collect();
         TrialAnswer::Undecided { better, more_rounds }
     }

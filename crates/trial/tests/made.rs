@@ -25,9 +25,9 @@ impl Trial {
         let candidates = made.effects.len();
         let all = blocks(candidates, self.rounds, seed);
         let (planned, counted) = (looks(self.rounds, candidates), looks_counted(self.rounds, candidates));
-        let decide = |measured: &[Measured], out: &[usize]| {
+        let decide = |measured: &[Measured], [out, unheard]: [&[usize]; 2]| {
             let out = [out, &never_acted(measured, candidates, 0)].concat();
-            made.decide(measured, &out, counted, &self.bounds)
+            made.decide(measured, [&out, unheard], counted, &self.bounds)
         };
         // Asked so often in vain, at each look.
         let in_vain = if made.slow == Slow::Deciding { 60 } else { 0 };
@@ -39,10 +39,10 @@ impl Trial {
                     return None;
                 }
                 asked = 0;
-                Some(planned.contains(&round) && decide(measured, out).ends_early())
+                Some(planned.contains(&round) && decide(measured, [out, &[]]).ends_early())
             })
         });
-        let decision = decide(&outcome.measured, &outcome.out);
+        let decision = decide(&outcome.measured, [&outcome.out, &outcome.unheard()]);
         (outcome, decision, world)
     }
 }
@@ -181,6 +181,29 @@ fn no_fault_waits_for_what_else_takes_long() {
         }
         println!("{slow:?}: {}", longest.join(", "));
     }
+}
+
+/// A mode that only silence or a refusal speaks against is no reason to stay; one that passed a limit is.
+#[test]
+fn of_what_was_not_heard_nothing_is_said() {
+    let at = Duration::from_secs(7);
+    for (kind, is_stay) in [(Fault::Rises, true), (Fault::Silent, false), (Fault::Refused, false)] {
+        let made = Made { fault: Some((kind, at)), ..Made::new(&[1.0, 0.8]) };
+        let (outcome, decision, _) = USUAL.run(&made, 3);
+        assert_eq!(outcome.ended.as_ref().map(|(why, _)| *why), Some(EndedBy::Alone), "{kind:?}");
+        assert_eq!(outcome.unheard().is_empty(), is_stay, "{kind:?}");
+        assert_eq!(
+            matches!(decision.answer, TrialAnswer::Stay { within: None }),
+            is_stay,
+            "{kind:?}: {:?}",
+            decision.answer
+        );
+        assert_eq!(decision.is_decided(), is_stay, "{kind:?}");
+    }
+    // What the others say is said all the same.
+    let made = Made { fault: Some((Fault::Silent, at)), ..Made::new(&[1.0, 1.4, 1.4]) };
+    let decision = USUAL.run(&made, 3).1;
+    assert!(matches!(decision.answer, TrialAnswer::Stay { .. }), "{:?}", decision.answer);
 }
 
 /// One that does not act is not compared, however good it looks; its blocks do not count, and the rest is decided as without it.

@@ -29,6 +29,11 @@ pub(super) fn bound(text: &str, figures: &[JudgedFigure]) -> Result<Within, Usag
 pub(super) fn limit(text: &str, figures: &[JudgedFigure]) -> Result<Limit, Usage> {
     let example = "give one such as 'p99<2ms': a figure, < or >, and the value that it has to stay below or above";
     let (figure, side, value) = parts(text, figures, example)?;
+    if value.starts_with('+') {
+        return Err(Usage(anyhow!(
+            "--guard {text}: a limit is a value, such as 'p99<2ms'; a share beyond what base has is a --bound"
+        )));
+    }
     let value = of_unit(value, figures[figure].unit).map_err(|error| Usage(anyhow!("--guard {text}: {error}")))?;
     let side = if side == '<' { LimitSide::Below(value) } else { LimitSide::Above(value) };
     Ok(Limit { figure, side })
@@ -101,6 +106,7 @@ mod tests {
         assert!(said("cpu<10%").contains("'cpu<+10%'") && said("qps<+10%").contains("'qps>-10%'"));
         assert!(said("cpu").contains("no < or >") && said("p50<+1%").contains("there are p99, cpu, qps"));
         let said = |text: &str| limit(text, &all).expect_err(text).to_string();
+        assert!(said("cpu<+10%").contains("is a --bound"));
         assert!(
             said("p99<fast").contains("2 (s)") && said("qps>many").contains("50k") && said("p99=1").contains("2ms")
         );

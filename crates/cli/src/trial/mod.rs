@@ -319,8 +319,17 @@ impl TrialPlan {
         let looks = looks_counted(self.rounds, self.modes.len());
         let (figures, bounds, candidates) = (&self.figures, &self.bounds, self.modes.len());
         let decides = self.decides;
-        let question =
-            Question { figures, decides, bounds, candidates, reference: REFERENCE, out, looks, seed: self.seed };
+        let question = Question {
+            figures,
+            decides,
+            bounds,
+            candidates,
+            reference: REFERENCE,
+            out,
+            unheard: &[],
+            looks,
+            seed: self.seed,
+        };
         Decision::of(&question, measured)
     }
 

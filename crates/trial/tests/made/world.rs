@@ -136,10 +136,16 @@ impl Made {
         [of("p99", Unit::Seconds), of("cpu", Unit::Share)]
     }
 
-    pub(crate) fn decide(&self, measured: &[Measured], out: &[usize], looks: u32, bounds: &[Within]) -> Decision {
+    pub(crate) fn decide(
+        &self,
+        measured: &[Measured],
+        [out, unheard]: [&[usize]; 2],
+        looks: u32,
+        bounds: &[Within],
+    ) -> Decision {
         let figures = &Self::figures();
         let candidates = self.effects.len();
-        let question = Question { figures, decides: 0, bounds, candidates, reference: 0, out, looks, seed: 1 };
+        let question = Question { figures, decides: 0, bounds, candidates, reference: 0, out, unheard, looks, seed: 1 };
         Decision::of(&question, measured)
     }
 
