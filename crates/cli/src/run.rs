@@ -9,6 +9,7 @@ mod report;
 mod rings;
 mod seen;
 mod turns;
+mod turns_seen;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -38,8 +39,7 @@ use pair::Ledgers;
 pub(crate) use port::FlowPort;
 use report::Report;
 pub(crate) use report::{dry_run, preview_lines, previews_json};
-use seen::RunOutcome;
-pub(crate) use seen::{Subject, Watching, look_once};
+pub(crate) use seen::{RunOutcome, Subject, Watching, look_once};
 pub(crate) use turns::{AskedTurns, Turns};
 
 /// The status of `--must-act`.
@@ -279,7 +279,7 @@ fn changes(args: &RunArgs, attached: Option<&Attached>) -> anyhow::Result<Change
     Ok(Changes { settings: settings(args), library, ..changes })
 }
 
-/// What a mode changes on an interface, or on some of its queues, and on a program's descriptors.
+/// What a mode changes on an interface, with what its pair needs before, or on some of its queues, and on a program's descriptors.
 fn changes_of(
     mode: Mode,
     (device, pair): (DeviceRef, PairLines),
@@ -287,11 +287,12 @@ fn changes_of(
     port: Option<&FlowPort>,
 ) -> anyhow::Result<Changes> {
     let steered = port::lines(port, queues, &device)?;
-    // Instances are made with the first of what a pair needs.
+    // Instances are made with the first of what a pair needs; until then base has nothing to set.
     let mut lines = match pair.own.as_slice() {
         [] => lines_for(&mode.plan(), &device, queues).map_err(|error| anyhow!("{error}"))?,
         _ => Vec::new(),
     };
+    let pair = if mode == Mode::Base { PairLines::default() } else { pair };
     lines.extend(steered);
     let scope = Scope::device_or_queues(device.clone(), queues.cloned())?;
     Ok(Changes { scope, device, pair, lines, settings: ProgramSettings::of(&mode.plan()), library: None })

@@ -34,6 +34,8 @@ mod strict;
 mod targets;
 #[path = "run/trial.rs"]
 mod trial;
+#[path = "run/trial_named.rs"]
+mod trial_named;
 
 use bench::{Bench, end, kill, said, stderr};
 use common::{NAPIER, refused, text};

@@ -17,7 +17,8 @@ use napier_core::control::plan::Plan;
 use napier_linux::change::DeviceRef;
 use napier_linux::facts::{self, Program};
 use napier_linux::observe::{
-    Acts, Evidence, Needs, Observation, Observer, Received, Waits, WhoPolls, elsewhere, judge, received, threads_of,
+    Acts, Evidence, Needs, Observation, Observer, Received, Waits, WhoPolls, WindowCounts, elsewhere, judge, received,
+    threads_of,
 };
 use napier_linux::process::Roots;
 use serde_json::{Value, json};
@@ -76,7 +77,8 @@ impl Watching {
     /// Begins to look. Without a thread for it nothing is seen.
     pub(crate) fn begin(subject: Subject) -> Self {
         let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new().name("seen".to_owned()).spawn(move || watch(&subject, &stopped));
+        let looks = move || watch(&subject, &stopped, &mut None, &mut |_| {});
+        let thread = std::thread::Builder::new().name("seen".to_owned()).spawn(looks);
         Self { stop, thread: thread.ok() }
     }
 
@@ -151,13 +153,27 @@ impl RunOutcome {
 /// One look, whether or not packets come.
 pub(crate) fn look_once(subject: &Subject, span: Duration) -> Option<Observation> {
     let (_stop, stopped) = channel();
-    Watch { subject, stopped: &stopped, observer: None, waits: BTreeMap::new(), elsewhere: None, program: None }
-        .window(span)
+    Watch::new(subject, &stopped, &mut None).window(span)
 }
 
-fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
-    let mut watcher =
-        Watch { subject, stopped, observer: None, waits: BTreeMap::new(), elsewhere: None, program: None };
+/// Looks at who polls, once packets come, and at nothing of the program: `None` if it was to end before.
+pub(super) fn watch_polls(
+    subject: &Subject,
+    stopped: &Receiver<()>,
+    observer: &mut Option<Observer>,
+) -> Option<Observation> {
+    let mut watcher = Watch { is_of_polls: true, ..Watch::new(subject, stopped, observer) };
+    watcher.wait_for_packets().then(|| watcher.polls(LATER)).flatten()
+}
+
+/// Looks until it is to end. What each window shows is told.
+pub(super) fn watch(
+    subject: &Subject,
+    stopped: &Receiver<()>,
+    observer: &mut Option<Observer>,
+    told: &mut dyn FnMut(&Observation),
+) -> RunOutcome {
+    let mut watcher = Watch::new(subject, stopped, observer);
     let at_first = received(&subject.device);
     let mut outcome = RunOutcome::default();
     while outcome.first.is_none() {
@@ -165,6 +181,7 @@ fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
             subject.say(&verdict.lines);
             subject.tell_harmed(&verdict);
+            told(&verdict);
             outcome.first = Some(verdict);
         }
     }
@@ -172,6 +189,7 @@ fn watch(subject: &Subject, stopped: &Receiver<()>) -> RunOutcome {
         let Some(verdict) = watcher.window(LATER) else { break };
         if verdict.packets.is_some_and(|packets| packets >= PACKETS_MIN) {
             subject.tell_harmed(&verdict);
+            told(&verdict);
             outcome.last = Some(verdict);
         }
     }
@@ -185,7 +203,9 @@ struct Watch<'a> {
     subject: &'a Subject,
     stopped: &'a Receiver<()>,
     /// Made with the first window.
-    observer: Option<Observer>,
+    observer: &'a mut Option<Observer>,
+    /// Nothing of the program is looked at.
+    is_of_polls: bool,
     waits: BTreeMap<u32, Waits>,
     /// It was said that connections come in elsewhere.
     elsewhere: Option<String>,
@@ -193,7 +213,11 @@ struct Watch<'a> {
     program: Option<String>,
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
+    fn new(subject: &'a Subject, stopped: &'a Receiver<()>, observer: &'a mut Option<Observer>) -> Self {
+        Self { subject, stopped, observer, is_of_polls: false, waits: BTreeMap::new(), elsewhere: None, program: None }
+    }
+
     /// Whether it is to go on after a while.
     fn pause(&self, span: Duration) -> bool {
         matches!(self.stopped.recv_timeout(span), Err(RecvTimeoutError::Timeout))
@@ -209,11 +233,11 @@ impl Watch<'_> {
                 return false;
             }
             // A program that has nothing to do sleeps in its wait; one that has much to do may never be seen there.
-            if looks < LOOKS_MAX {
+            if looks < LOOKS_MAX && !self.is_of_polls {
                 self.look_at_waits(&self.subject.pids());
                 looks += 1;
             }
-            if idle.elapsed() >= IDLE && self.elsewhere.is_none() {
+            if idle.elapsed() >= IDLE && self.elsewhere.is_none() && !self.is_of_polls {
                 self.look_elsewhere();
                 idle = Instant::now();
             }
@@ -252,7 +276,7 @@ impl Watch<'_> {
             let pids = self.subject.pids();
             self.look_at_waits(&pids);
             tids.extend(threads_of(pids.iter().copied()));
-            if let Some(observer) = &mut self.observer {
+            if let Some(observer) = self.observer.as_mut() {
                 observer.look();
             }
             let pause = napier_linux::observe::LOOK.max(look.elapsed() * REST).min(span);
@@ -268,19 +292,33 @@ impl Watch<'_> {
         }
         self.program = programs.first().map(|program| program.name.clone()).or(self.program.take());
         let window = self.observer.as_mut()?.close();
+        Some(self.judged(&window, &programs, &tids))
+    }
+
+    /// One window, of which polls alone are looked at, once.
+    fn polls(&mut self, span: Duration) -> Option<Observation> {
+        let device = self.subject.device.clone();
+        self.observer.get_or_insert_with(|| Observer::new(device)).open();
+        let goes_on = self.pause(span);
+        let window = self.observer.as_mut()?.close();
+        let tids = threads_of(self.subject.pids());
+        goes_on.then(|| self.judged(&window, &[], &tids))
+    }
+
+    fn judged(&self, window: &WindowCounts, programs: &[Program], tids: &BTreeSet<u32>) -> Observation {
         let instances = napier_linux::netdev::napi_dump(Some(self.subject.device.ifindex)).unwrap_or_default();
         let napi_threads: BTreeSet<u32> = instances.iter().filter_map(|info| info.pid).collect();
-        Some(judge(&Evidence {
+        judge(&Evidence {
             mode: &self.subject.mode,
             device: &self.subject.device.name,
             instances: instances.len(),
             napi_threads: &napi_threads,
             poller: WhoPolls::of(&self.subject.plan),
             needs: Needs::of(&self.subject.plan),
-            window: &window,
-            programs: &programs,
-            tids: &tids,
-        }))
+            window,
+            programs,
+            tids,
+        })
     }
 
     fn programs(&self, pids: &[u32]) -> Vec<Program> {
@@ -316,38 +354,5 @@ impl Subject {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_begins_with_whether_it_acted() {
-        let observed = |acts| Observation {
-            acts,
-            seconds: 1.0,
-            packets: Some(900),
-            taken: None,
-            polls: None,
-            polls_unknown: None,
-            connections: facts::Through::default(),
-            unreached: Vec::new(),
-            lines: Vec::new(),
-        };
-        let polls = napier_linux::observe::Shares { program: 90, softirq: 10, ..Default::default() };
-        let outcome = RunOutcome {
-            first: Some(Observation { polls: Some(polls), ..observed(Acts::Yes) }),
-            program: "srv".to_owned(),
-            ..RunOutcome::default()
-        };
-        let said = outcome.answer("suspend20", "eth0", false).expect("something");
-        assert_eq!(said, "suspend20 acted; polls of the last window: 100, srv 90 %, softirq 10 %");
-        let of = |acts: Option<Acts>, packets, is_watched| {
-            let outcome = RunOutcome { first: acts.map(observed), packets, ..RunOutcome::default() };
-            outcome.answer("suspend20", "eth0", is_watched)
-        };
-        assert_eq!(of(Some(Acts::Yes), Some(4150), false).unwrap(), "suspend20 acted: 4150 packets came to eth0");
-        assert!(of(Some(Acts::No), Some(4150), false).unwrap().starts_with("suspend20 DID NOT ACT: 4150 packets"));
-        assert!(of(Some(Acts::Unknown), None, false).unwrap().contains("what polls is not shown"));
-        assert_eq!(of(None, Some(3), false), None, "a script is told nothing of nothing");
-        assert_eq!(of(None, Some(3), true).unwrap(), "it was not seen whether suspend20 acted: 3 packets came to eth0");
-    }
-}
+#[path = "seen_tests.rs"]
+mod tests;

@@ -8,7 +8,7 @@
 //! A mode that needs other things of a pair of veth interfaces, or of the program's descriptors, goes the long way: each of these has a way back of
 //! its own, and no short cut between two modes.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -17,16 +17,18 @@ use anyhow::{Context as _, anyhow};
 use napier_lab::modes::Mode;
 use napier_linux::by_name::ProgramTarget;
 use napier_linux::change::{DeviceRef, Key, Line, Queues};
+use napier_linux::observe::Observation;
 use napier_linux::process::{Process, ProgramSettings, SignalSeen, Signals, wait_for};
 use napier_linux::wiring::PairLines;
 use napier_trial::{Loss, Stage, Trouble};
 
-use super::attached::{AttachTo, Attached, pair_of};
+use super::attached::{AttachTo, Attached};
 use super::instances::{Instances, lines_for};
 use super::live::{ENDS, Live};
 use super::pair::Ledgers;
 use super::port::FlowPort;
-use super::seen::{RunOutcome, Subject, Watching};
+use super::seen::{RunOutcome, Subject};
+use super::turns_seen::TurnsSeen;
 use super::{Changes, changes_of, rings};
 use crate::Usage;
 use crate::target::TargetArgs;
@@ -45,6 +47,10 @@ pub(crate) struct AskedTurns<'a> {
 /// A program that runs, and the modes that take turns on it.
 pub(crate) struct Turns {
     attached: Attached,
+    /// Processes without all of which the program is gone.
+    serving: Vec<Process>,
+    /// All that there were at first.
+    at_first: BTreeSet<u32>,
     modes: Vec<Mode>,
     queues: Option<Queues>,
     port: Option<FlowPort>,
@@ -55,10 +61,8 @@ pub(crate) struct Turns {
     ended_by: Option<i32>,
     /// What was said not to be put back.
     left: Vec<String>,
-    /// The first turn of a mode, in which it is looked whether it acts.
-    watching: Option<(usize, Watching)>,
-    /// What was seen in it, by candidate.
-    seen: BTreeMap<usize, RunOutcome>,
+    /// Looks whether modes act.
+    seen: TurnsSeen,
     /// Epoll instances that a mode harms, by process and descriptor: they are left without it.
     harmed: Vec<(Mode, (u32, i32))>,
     tells_harmed: Sender<(u32, i32)>,
@@ -97,10 +101,13 @@ impl Turns {
         if let Some(process) = &attached.process {
             modes.iter().try_for_each(|mode| rings::refuse_suspension(process, *mode, &settings(mode)))?;
         }
+        let (serving, at_first) = (attached.target.serving(), attached.target.roots.pids());
         let (tells_harmed, harmed_seen) = channel();
         let begun = Instant::now();
         Ok(Self {
             attached,
+            serving,
+            at_first,
             modes: modes.to_vec(),
             queues: asked.queues.cloned(),
             port: asked.port.cloned(),
@@ -109,8 +116,7 @@ impl Turns {
             begun,
             ended_by: None,
             left: Vec::new(),
-            watching: None,
-            seen: BTreeMap::new(),
+            seen: TurnsSeen::default(),
             harmed: Vec::new(),
             tells_harmed,
             harmed_seen,
@@ -133,11 +139,16 @@ impl Turns {
         process.unwrap_or_else(|| self.attached.target.name.to_string())
     }
 
-    /// What a mode changes, from what is there now.
+    /// What a mode changes, from what is there before the trial: `base` is what a pair of veth interfaces was, too.
     pub(crate) fn changes(&self, mode: Mode) -> anyhow::Result<Changes> {
-        let device = self.device().clone();
-        let pair = pair_of(mode, &device);
-        changes_of(mode, (device, pair), self.queues.as_ref(), self.port.as_ref())
+        let of = (self.device().clone(), self.attached.pair.clone());
+        changes_of(mode, of, self.queues.as_ref(), self.port.as_ref())
+    }
+
+    /// What is changed at the other end of a pair of veth interfaces meanwhile, in words.
+    pub(crate) fn other_end(&self) -> anyhow::Result<Option<String>> {
+        let other = self.modes.iter().find(|mode| **mode != Mode::Base);
+        Ok(other.map(|mode| self.changes(*mode)).transpose()?.and_then(|changes| changes.other_end()))
     }
 
     /// Takes signals, for good. This has to be the only thread.
@@ -164,7 +175,7 @@ impl Turns {
         // Of a pair base needs nothing, and all others the same.
         match (force.mode, mode) {
             (_, Mode::Base) => !force.has_pair,
-            (Mode::Base, _) => !has_lines(&pair_of(mode, self.device())),
+            (Mode::Base, _) => !has_lines(&self.attached.pair),
             _ => true,
         }
     }
@@ -214,27 +225,17 @@ impl Turns {
         Ok(())
     }
 
-    /// In the first turn of each candidate it is looked whether it acts: what that costs all have alike.
+    /// From now on it is looked whether a candidate acts.
     fn watch(&mut self, candidate: usize) {
-        self.end_watching();
-        if self.seen.contains_key(&candidate) {
-            return;
-        }
         let (mode, device, roots) = (self.modes[candidate], self.device().clone(), self.attached.target.roots.clone());
         let (harmed, is_quiet) = (self.tells_harmed.clone(), true);
         let subject = Subject { mode: mode.to_string(), plan: mode.plan(), device, roots, harmed, is_quiet };
-        self.watching = Some((candidate, Watching::begin(subject)));
+        self.seen.begin(candidate, subject);
     }
 
-    fn end_watching(&mut self) {
-        if let Some((candidate, watching)) = self.watching.take() {
-            self.seen.insert(candidate, watching.end());
-        }
-    }
-
-    /// What was seen of a candidate in its first turn.
-    pub(crate) fn seen(&self, candidate: usize) -> Option<&RunOutcome> {
-        self.seen.get(&candidate)
+    /// What was seen of each candidate in its first turn, by its number. No other turn comes.
+    pub(crate) fn end_looks(&mut self) -> Vec<(usize, RunOutcome)> {
+        std::mem::take(&mut self.seen).end()
     }
 
     /// Epoll instances that the mode in force harms are left without it.
@@ -268,11 +269,29 @@ impl Turns {
         }
     }
 
+    /// Why the program is no more what it was when the trial began.
+    fn is_gone(&self) -> Option<String> {
+        let roots = &self.attached.target.roots;
+        // Each process that is held costs a call, so the first that lives ends the search.
+        let has_ended = !self.serving.is_empty() && self.serving.iter().all(Process::has_ended);
+        if !has_ended && (self.attached.process.is_some() || !roots.is_over()) {
+            return None;
+        }
+        let program = self.program();
+        let is_group = self.attached.process.is_none();
+        let new = is_group.then(|| roots.pids().into_iter().find(|pid| !self.at_first.contains(pid))).flatten();
+        Some(match (self.serving.first(), new) {
+            (Some(first), Some(pid)) => format!(
+                "{program} was started anew: {} has ended, and process {pid} is there. A trial is of one run of a program: begin another",
+                first.who()
+            ),
+            _ => format!("{program} has ended"),
+        })
+    }
+
     fn is_over(&self) -> Option<Trouble> {
-        let Attached { process, target, .. } = &self.attached;
-        let has_ended = process.as_ref().map_or_else(|| target.roots.is_over(), Process::has_ended);
-        if has_ended {
-            return Some(Trouble::Lost(Loss::Program, format!("{} has ended", self.program())));
+        if let Some(why) = self.is_gone() {
+            return Some(Trouble::Lost(Loss::Program, why));
         }
         let name = &self.device().name;
         match self.device().is_up() {
@@ -289,7 +308,7 @@ impl Stage for Turns {
     }
 
     fn apply(&mut self, candidate: usize) -> Result<(), String> {
-        self.end_watching();
+        self.seen.stop();
         let mode = self.modes[candidate];
         let applied = match self.in_force.as_ref().is_some_and(|force| force.mode == mode) {
             true => Ok(()),
@@ -305,8 +324,7 @@ impl Stage for Turns {
             ledgers.give_back(live.end());
             self.put_back(ledgers);
         }
-        // What is in force comes first.
-        self.end_watching();
+        self.seen.stop();
         if self.left.is_empty() { Ok(()) } else { Err(self.left.join("; ")) }
     }
 
@@ -331,10 +349,16 @@ impl Stage for Turns {
         Ok(())
     }
 
+    fn seen(&mut self) -> Option<Observation> {
+        self.seen.of_turn()
+    }
+
     fn pause(&mut self, span: Duration) {
         let due = self.in_force.as_ref().map(|force| force.due.saturating_duration_since(Instant::now()));
         let span = due.map_or(span, |due| due.min(span));
-        let beside: Vec<_> = self.attached.process.iter().map(|process| process.as_fd()).collect();
+        // One that has ended would end each pause.
+        let lives = self.serving.iter().find(|process| !process.has_ended());
+        let beside: Vec<_> = lives.iter().map(|process| process.as_fd()).collect();
         let waited = self.signals.as_ref().map(|signals| wait_for(signals, &beside, Some(span)));
         if !matches!(waited, Some(Ok(()))) {
             std::thread::sleep(span);

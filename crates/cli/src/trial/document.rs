@@ -104,10 +104,13 @@ fn mode_of(result: &TrialResult<'_>, candidate: usize) -> Value {
         (plan.figures[figure].name.clone(), value)
     };
     let figures: Map<String, Value> = (0..plan.figures.len()).map(figure).collect();
-    json!({
+    let mut value = json!({
         "mode": plan.modes[candidate].to_string(), "taken_back": result.outcome.out.contains(&candidate), "figures": figures,
-        "seen": result.acts[candidate].as_ref().map(|(_, seen)| seen),
-    })
+    });
+    for (key, seen) in result.acts[candidate].json() {
+        value[key] = seen;
+    }
+    value
 }
 
 fn pairs(result: &TrialResult<'_>) -> Value {
@@ -130,7 +133,7 @@ fn block(plan: &TrialPlan, one: &Measured) -> Value {
     json!({
         "at_s": seconds(one.at), "round": one.block.round, "mode": plan.modes[one.block.candidate].to_string(),
         "values": figures(&|at| json!(one.value(at))),
-        "halves": figures(&|at| json!([one.half(0, at), one.half(1, at)])),
+        "halves": figures(&|at| json!([one.half(0, at), one.half(1, at)])), "seen": super::acts::of_block(one),
     })
 }
 

@@ -1,13 +1,15 @@
 //! `napier trial`: modes take turns on a service that runs, its own figures judge, and everything goes back by itself.
 
+mod acts;
 mod bounds;
+mod carry;
 mod document;
 mod keep;
 mod said;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use napier_lab::compare::AskedModes;
@@ -17,15 +19,15 @@ use napier_lab::subject::Subject;
 use napier_linux::change::Queues;
 use napier_trial::judge::{self, Service};
 use napier_trial::{
-    Block, BlockTimes, CANDIDATES_MAX, Course, CourseOutcome, Decision, EndedBy, Judge, JudgedFigure, Loss, Measured,
-    Note, Question, Within, blocks, figures_of, looks, looks_counted,
+    Block, BlockTimes, CANDIDATES_MAX, CourseOutcome, Decision, EndedBy, Judge, JudgedFigure, Loss, Measured, Question,
+    Within, blocks, figures_of, looks_counted, never_acted,
 };
 
 use crate::output::PageFile;
-use crate::progress::Doing;
 use crate::run::{AskedTurns, FlowPort, Turns, preview_lines, previews_json};
 use crate::target::TargetArgs;
 use crate::{ExitWith, Told, Usage, units};
+use acts::Acted;
 
 /// Options of `napier trial`.
 #[derive(clap::Args)]
@@ -136,8 +138,8 @@ struct TrialResult<'a> {
     /// Commands that keep the mode to be taken.
     keep: Vec<String>,
     left: &'a [String],
-    /// What was seen of each mode in its first turn: in words, and for programs.
-    acts: Vec<Option<(Option<String>, serde_json::Value)>>,
+    /// Whether each mode acted.
+    acts: Vec<Acted>,
 }
 
 /// The mode that the others are held against comes first.
@@ -177,13 +179,12 @@ pub(crate) fn run(args: &TrialArgs, interrupted: &AtomicBool) -> anyhow::Result<
     plan.kinds.iter().try_for_each(|mode| can_be_applied(&turns, *mode))?;
     let program = turns.program();
     crate::say::say(&said::begins(&plan, &args.dev, &program));
+    crate::say::say(turns.other_end()?.as_slice());
     let outcome = plan.carry_out(&mut turns, judges, limits);
     let decision = plan.decide(&outcome.measured, &outcome.out);
     let keep = keep::commands(args, &plan, &decision, turns.target());
-    let seen = |(at, mode): (usize, &String)| {
-        turns.seen(at).map(|seen| (seen.answer(mode, &turns.device().name, false), seen.json()))
-    };
-    let acts = plan.modes.iter().enumerate().map(seen).collect();
+    let first = turns.end_looks();
+    let acts = acts::of_modes(&plan, &outcome.measured, &first, &turns.device().name);
     let (outcome, decision, left) = (&outcome, &decision, turns.left());
     let result = TrialResult { plan: &plan, dev: &args.dev, program: &program, outcome, decision, keep, left, acts };
     let document = document::document(&result);
@@ -315,8 +316,11 @@ impl TrialPlan {
         blocks(self.modes.len(), self.rounds, self.seed)
     }
 
+    /// What blocks say. Modes that were taken back, and those that never acted, are out.
     fn decide(&self, measured: &[Measured], out: &[usize]) -> Decision {
         let looks = looks_counted(self.rounds, self.modes.len());
+        let idle = never_acted(measured, self.modes.len(), REFERENCE).into_iter().filter(|one| !out.contains(one));
+        let out = &out.iter().copied().chain(idle).collect::<Vec<_>>();
         let (figures, bounds, candidates) = (&self.figures, &self.bounds, self.modes.len());
         let decides = self.decides;
         let question = Question {
@@ -331,31 +335,5 @@ impl TrialPlan {
             seed: self.seed,
         };
         Decision::of(&question, measured)
-    }
-
-    fn carry_out(
-        &self,
-        turns: &mut Turns,
-        judges: Vec<Box<dyn Judge>>,
-        limits: Vec<napier_trial::Limit>,
-    ) -> CourseOutcome {
-        let doing = std::io::stderr().is_terminal().then(|| Doing::new("the trial begins", Some(self.times.whole)));
-        let mut told = |note: Note<'_>| match note {
-            Note::Turn(block) => {
-                let mode = &self.modes[block.candidate];
-                doing
-                    .iter()
-                    .for_each(|doing| doing.now(&format!("round {} of {}: {mode}", block.round + 1, self.rounds)));
-            }
-            Note::Back(trip) => crate::say::say(&[said::trip(self, trip)]),
-            Note::Well => crate::say::say(&["all is well again: it goes on".to_owned()]),
-        };
-        let planned = looks(self.rounds, self.modes.len());
-        // A busy machine takes long to change modes: the time that was asked for ends it then, not the number of rounds.
-        let begun = Instant::now();
-        let course = Course::new(turns, judges, limits, (self.modes.len(), REFERENCE), self.times, &mut told);
-        course.run(&self.blocks(), |round, measured, out| {
-            begun.elapsed() >= self.times.whole || (planned.contains(&round) && self.decide(measured, out).ends_early())
-        })
     }
 }

@@ -5,6 +5,7 @@ use napier_trial::{
     Better, Block, Decision, EndedBy, Estimate, Holds, Interval, JudgedFigure, Standing, TrialAnswer, Trip, Verdict,
 };
 
+use super::acts::{self, Acted};
 use super::{REFERENCE, TrialPlan, TrialResult};
 use crate::page::{Page, plural};
 
@@ -100,6 +101,7 @@ fn against(result: &TrialResult<'_>) -> Vec<String> {
         });
         match beyond {
             _ if outcome.out.contains(&candidate) => format!("{name} was taken back, and is not judged"),
+            _ if result.acts[candidate].is_idle() => format!("{name} did not act in any block, and is not judged"),
             Some(figure) => format!("{name} is beyond its bound: {}", gain(result, candidate, figure)),
             None => format!("with {name} {}", gain(result, candidate, plan.decides)),
         }
@@ -225,13 +227,14 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
         keep.iter().for_each(|command| page.command(command));
         page.blank();
     }
-    for row in rows(plan, decision) {
+    for row in rows(result) {
         page.title(&row);
     }
     page.blank();
-    let acts: Vec<&String> = acts.iter().flatten().filter_map(|(words, _)| words.as_ref()).collect();
+    let words = |(at, acted): (usize, &Acted)| acted.words(&plan.modes[at], at == REFERENCE);
+    let acts: Vec<String> = acts.iter().enumerate().flat_map(words).collect();
     if !acts.is_empty() {
-        page.title("Whether they act, in the first turn of each");
+        page.title("Whether they act");
         acts.iter().for_each(|words| page.words("", words));
         page.blank();
     }
@@ -259,14 +262,16 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
     page.finish()
 }
 
-/// A table of figures and modes, as lines.
-fn rows(plan: &TrialPlan, decision: &Decision) -> Vec<String> {
+/// A table of figures and modes, and of who polled, as lines.
+fn rows(result: &TrialResult<'_>) -> Vec<String> {
+    let TrialResult { plan, decision, acts, .. } = result;
     let head = std::iter::once(String::new()).chain(plan.modes.iter().cloned());
     let mut cells: Vec<Vec<String>> = vec![head.collect()];
     for (at, figure) in plan.figures.iter().enumerate() {
         let own = (0..plan.modes.len()).map(|candidate| cell(figure, decision.standing(candidate, at)));
         cells.push(std::iter::once(figure.name.clone()).chain(own).collect());
     }
+    cells.extend(acts::rows(acts));
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..=plan.modes.len()).map(width).collect();
     let line = |row: &Vec<String>| {

@@ -285,6 +285,43 @@ fn both_ends_of_a_pair_are_put_back_after_a_kill() {
     assert!(bench.is_clean(), "{said}");
 }
 
+/// Of a pair as the kernel makes it no instance takes packets: modes get what they need, `base` is the pair as it was, and so is the end.
+#[test]
+fn a_trial_makes_of_a_pair_what_modes_need_and_puts_it_back() {
+    let test = "a_trial_makes_of_a_pair_what_modes_need_and_puts_it_back";
+    let Some(bench) = Bench::of(test, "apart-try", false).filter(|_| has(test, "ip") && has(test, "ethtool")) else {
+        return;
+    };
+    let pod = Pod::routed(&bench, "apart-outt", "apart-int", 7091);
+    let offloads = || {
+        let inner = pod.offload(&bench, "apart-int", "generic-receive-offload");
+        (offload(&bench, "apart-outt", "tcp-segmentation-offload"), inner)
+    };
+    let (before, changed) = (offloads(), ("off".to_owned(), "on".to_owned()));
+    let pid = pod.pid.to_string();
+    let usual = ["trial", "--dev", "apart-int", "--attach", &pid, "--judge", "cpu", "--for", "1h", "--block", "1s"];
+    let dry = bench.napier(&[&usual[..], &["--modes", "suspend20", "--dry-run"]].concat());
+    let shown = text(&dry);
+    assert!(dry.status.success(), "{shown}{}", stderr(&dry));
+    let (base, mode) = shown.split_once("suspend20:\n").expect("the modes in turn");
+    assert!(!base.contains("rx-gro") && mode.contains("rx-gro of the offloads of apart-int: off -> on"), "{shown}");
+    assert!(mode.contains("tx-tcp-segmentation of the offloads of apart-outt: on -> off"), "{shown}");
+    for signal in ["-INT", "-KILL"] {
+        let mut command = bench.command(NAPIER);
+        command.args(usual).args(["--modes", "suspend20,suspend50"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let running = Running(bench.spawn(&mut command));
+        eventually("a mode is in force", || offloads() == changed && pod.is_set(&bench));
+        eventually("base is the pair as it was", || offloads() == before);
+        eventually("a mode is in force again", || offloads() == changed && pod.is_set(&bench));
+        let (_, said) = end(running, signal);
+        if signal == "-KILL" {
+            bench.undo(&[]);
+        }
+        assert_eq!((offloads(), epoll_of(&bench, pod.pid)), (before.clone(), vec![vec![0, 0, 0]; 2]), "{said}");
+        assert!(bench.is_clean());
+    }
+}
+
 #[test]
 fn doctor_names_the_end_that_lets_packets_pass_by() {
     let test = "doctor_names_the_end_that_lets_packets_pass_by";

@@ -10,15 +10,15 @@ use super::bench::{Bench, end, stderr};
 use super::common::{NAPIER, Running};
 use super::{SUSPEND20, WAITS, epoll_of};
 
-const ID: &str = "4b0c1f6ad02a0a3d8b7a3c8f4f0cf6c1b1a26f8a6e6f4a59d3f5d5f3c2b1a099";
-const UID: &str = "2f6a1b3c-4d5e-46f7-8a9b-0c1d2e3f4a5b";
+pub(super) const ID: &str = "4b0c1f6ad02a0a3d8b7a3c8f4f0cf6c1b1a26f8a6e6f4a59d3f5d5f3c2b1a099";
+pub(super) const UID: &str = "2f6a1b3c-4d5e-46f7-8a9b-0c1d2e3f4a5b";
 
 /// A folder of control groups, which is removed with what is below it.
-struct Groups(PathBuf);
+pub(super) struct Groups(PathBuf);
 
 impl Groups {
     /// `None`, said aloud, where none can be made.
-    fn new(test: &str) -> Option<Self> {
+    pub(super) fn new(test: &str) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
         let point = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"));
         let point = point.and_then(|line| line.split(' ').nth(1)).unwrap_or("/sys/fs/cgroup");
@@ -33,7 +33,7 @@ impl Groups {
     }
 
     /// Puts a process into one.
-    fn put(&self, path: &str, pid: u32) -> PathBuf {
+    pub(super) fn put(&self, path: &str, pid: u32) -> PathBuf {
         let folder = self.0.join(path);
         std::fs::create_dir_all(&folder).expect("made");
         std::fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("moved");
@@ -41,7 +41,7 @@ impl Groups {
     }
 
     /// Its path as `/proc/PID/cgroup` has it.
-    fn path(&self, path: &str) -> String {
+    pub(super) fn path(&self, path: &str) -> String {
         format!("/{}/{path}", self.0.file_name().expect("a name").to_string_lossy())
     }
 }
@@ -66,8 +66,15 @@ impl Drop for Groups {
     }
 }
 
-/// The command, with programs of these names that print what is given.
+/// A run of the command in a mode.
 fn napier(bench: &Bench, tools: &[(&str, String)], args: &[&str]) -> std::process::Command {
+    let mut command = tooled(bench, tools);
+    command.args(["run", "--dev", "server", "--mode", "suspend20"]).args(args).stderr(Stdio::piped());
+    command
+}
+
+/// The command, with programs of these names that print what is given.
+pub(super) fn tooled(bench: &Bench, tools: &[(&str, String)]) -> std::process::Command {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = PathBuf::from(bench.folder.file("tools"));
     std::fs::create_dir_all(&folder).expect("made");
@@ -79,8 +86,7 @@ fn napier(bench: &Bench, tools: &[(&str, String)], args: &[&str]) -> std::proces
     }
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = bench.command(NAPIER);
-    command.args(["run", "--dev", "server", "--mode", "suspend20"]).args(args);
-    command.env("PATH", format!("{}:{path}", folder.display())).stderr(Stdio::piped());
+    command.env("PATH", format!("{}:{path}", folder.display()));
     command
 }
 

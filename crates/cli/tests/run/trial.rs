@@ -16,24 +16,49 @@ fn service(bench: &Bench) -> (Running, u32) {
 }
 
 /// With the epoll instance and the interface as suspend20 has them, or as they were.
-fn is_in_force(bench: &Bench, pid: u32) -> bool {
+pub(super) fn is_in_force(bench: &Bench, pid: u32) -> bool {
     is_suspended(bench) && epoll_of(bench, pid) == [SUSPEND20]
 }
 
-/// A trial that goes on for longer than any test.
+/// An interface and a service as they are before a trial.
+struct Before {
+    bench: Bench,
+    _service: Running,
+    pid: u32,
+    epolls: Vec<Vec<u64>>,
+    napis: Value,
+}
+
+impl Before {
+    /// `None`, said aloud, where this machine lacks something.
+    fn new(test: &str) -> Option<Self> {
+        let bench = Bench::new(test)?;
+        let napis = bench.napis();
+        let (service, pid) = service(&bench);
+        let epolls = epoll_of(&bench, pid);
+        Some(Self { bench, _service: service, pid, epolls, napis })
+    }
+
+    /// Everything is as it was, and no journal is left.
+    fn assert_is_back(&self, told: &str) {
+        let now = (epoll_of(&self.bench, self.pid), self.bench.napis());
+        assert_eq!((&now.0, &now.1), (&self.epolls, &self.napis), "{told}");
+        assert!(self.bench.is_clean(), "{told}");
+    }
+}
+
+/// A trial that goes on for longer than any test, in turns that are longer than a busy machine takes to look at one.
 fn begin(bench: &Bench, pid: u32, modes: &str) -> Running {
     let mut command = bench.command(NAPIER);
-    command.args(["trial", "--dev", "server", "--modes", modes, "--for", "1h", "--block", "1s", "--judge", "cpu"]);
+    command.args(["trial", "--dev", "server", "--modes", modes, "--for", "1h", "--block", "4s", "--judge", "cpu"]);
     command.args(["--attach", &pid.to_string()]);
     Running(bench.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())))
 }
 
 #[test]
 fn modes_take_turns_and_everything_is_back() {
-    let Some(bench) = Bench::new("modes_take_turns_and_everything_is_back") else { return };
-    let at_first = bench.napis();
-    let (process, pid) = service(&bench);
-    let before = epoll_of(&bench, pid);
+    let Some(before) = Before::new("modes_take_turns_and_everything_is_back") else { return };
+    let Before { bench, pid, .. } = &before;
     let page = bench.folder.file("trial.html");
     let pid_text = pid.to_string();
     let mut args = vec!["trial", "--dev", "server", "--modes", "defer20,suspend20,defer20@2", "--for", "18s"];
@@ -48,48 +73,38 @@ fn modes_take_turns_and_everything_is_back() {
     assert!(blocks.iter().all(|block| block["values"]["cpu"].is_number()), "{found:#}");
     assert_eq!(found["reference"], "base");
     assert!(std::fs::read_to_string(&page).expect("written").contains("The blocks as they came"));
-    assert_eq!((epoll_of(&bench, pid), bench.napis()), (before, at_first));
-    assert!(bench.is_clean());
-    drop(process);
+    before.assert_is_back("at the end");
 }
 
 #[test]
 fn a_trial_that_is_told_to_end_puts_back_and_says_what_it_knows() {
-    let Some(bench) = Bench::new("a_trial_that_is_told_to_end_puts_back_and_says_what_it_knows") else { return };
-    let at_first = bench.napis();
-    let (process, pid) = service(&bench);
-    let before = epoll_of(&bench, pid);
+    let Some(before) = Before::new("a_trial_that_is_told_to_end_puts_back_and_says_what_it_knows") else { return };
+    let Before { bench, pid, .. } = &before;
     for (signal, status) in [("-TERM", 143), ("-INT", 130)] {
-        let mut running = begin(&bench, pid, "base,suspend20");
-        eventually("a mode is in force", || is_in_force(&bench, pid));
+        let mut running = begin(bench, *pid, "base,suspend20");
+        eventually("a mode is in force", || is_in_force(bench, *pid));
         kill(running.0.id(), signal);
         assert_eq!(running.0.wait().expect("it ends").code(), Some(status));
         let mut out = String::new();
         std::io::Read::read_to_string(&mut running.0.stdout.take().expect("piped"), &mut out).expect("text");
         assert!(out.starts_with("Undecided after") && out.contains("everything is as it was before"), "{out}");
-        assert_eq!((epoll_of(&bench, pid), bench.napis()), (before.clone(), at_first.clone()));
-        assert!(bench.is_clean());
+        before.assert_is_back(signal);
     }
-    drop(process);
 }
 
 #[test]
 fn what_a_killed_trial_left_is_put_back_by_the_next_command() {
-    let Some(bench) = Bench::new("what_a_killed_trial_left_is_put_back_by_the_next_command") else { return };
-    let at_first = bench.napis();
-    let (process, pid) = service(&bench);
-    let before = epoll_of(&bench, pid);
+    let Some(before) = Before::new("what_a_killed_trial_left_is_put_back_by_the_next_command") else { return };
+    let Before { bench, pid, .. } = &before;
     // The second time two modes have taken each other's place in one journal.
     for modes in ["base,suspend20", "suspend20,suspend50"] {
-        let running = begin(&bench, pid, modes);
-        eventually("a mode is in force", || is_in_force(&bench, pid));
+        let running = begin(bench, *pid, modes);
+        eventually("a mode is in force", || is_in_force(bench, *pid));
         end(running, "-KILL");
         let next = bench.napier(&["host", "undo"]);
         assert!(next.status.success(), "{}", stderr(&next));
-        assert_eq!((epoll_of(&bench, pid), bench.napis()), (before.clone(), at_first.clone()), "{}", stderr(&next));
-        assert!(bench.is_clean());
+        before.assert_is_back(&stderr(&next));
     }
-    drop(process);
 }
 
 #[test]

@@ -138,8 +138,37 @@ fn modes(value: &Value) -> Markup {
         }
         row
     };
-    let rows: Vec<Vec<TableCell>> = figures.iter().map(row).collect();
+    let rows: Vec<Vec<TableCell>> = figures.iter().map(row).chain(who_polled(value)).collect();
     table("The median block of each mode", &heads, &rows)
+}
+
+/// Rows of who polled, and of packets that no instance took.
+fn who_polled(value: &Value) -> Vec<Vec<TableCell>> {
+    /// A row's name, and where it is in a mode.
+    type Share<'a> = (&'a str, &'a dyn Fn(&Value) -> Option<f64>);
+    let shares: [Share<'_>; 5] = [
+        ("polls: program", &|mode| mode["polls"]["program"].as_f64()),
+        ("polls: threads of instances", &|mode| mode["polls"]["napi_threads"].as_f64()),
+        ("polls: softirq", &|mode| mode["polls"]["softirq"].as_f64()),
+        ("polls: others", &|mode| mode["polls"]["others"].as_f64()),
+        ("packets passed by", &|mode| mode["passed_by"].as_f64()),
+    ];
+    let row = |(name, of): &Share<'_>| {
+        let all: Vec<Option<f64>> = list(&value["modes"]).map(of).collect();
+        all.iter().flatten().any(|share| *share >= 0.005).then(|| {
+            let mut row = vec![TableCell::Name(format!("{name} (%)"))];
+            for (nth, share) in all.into_iter().enumerate() {
+                row.push(TableCell::Figure(
+                    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", share * 100.0)),
+                ));
+                if nth > 0 {
+                    row.push(TableCell::Figure(String::new()));
+                }
+            }
+            row
+        })
+    };
+    shares.iter().filter_map(row).collect()
 }
 
 fn notes(value: &Value) -> Vec<String> {
@@ -154,6 +183,15 @@ fn notes(value: &Value) -> Vec<String> {
             )
         })
         .collect();
+    let idle = list(&value["modes"]).filter(|mode| mode["mode"] != value["reference"]);
+    notes.extend(idle.filter_map(|mode| {
+        let missed = mode["acted"]["no"].as_u64().filter(|missed| *missed > 0)?;
+        let mode = text(&mode["mode"]);
+        Some(format!(
+            "{mode} did not act in {}: what did not act does not count for it",
+            counted(u32::try_from(missed).ok()?, "block")
+        ))
+    }));
     notes.extend(list(&value["carried"]).map(|one| {
         format!(
             "{}: the halves of its blocks differ, so what a turn begins with is not over in time",
@@ -198,7 +236,7 @@ mod tests {
     #[test]
     fn the_answer_stands_first_and_each_block_is_a_mark() {
         let estimate = |value: f64| json!({"value": value, "interval": [value * 0.9, value * 1.1]});
-        let mode = |name: &str, p99: f64| json!({"mode": name, "taken_back": name == "defer20", "figures": {"p99": {"value": estimate(p99), "ratio": estimate(0.8), "bound": null}}});
+        let mode = |name: &str, p99: f64| json!({"mode": name, "taken_back": name == "defer20", "figures": {"p99": {"value": estimate(p99), "ratio": estimate(0.8), "bound": null}}, "polls": {"program": 0.88}, "acted": {"no": 2}});
         let block = |at: f64, mode: &str| json!({"at_s": at, "round": 0, "mode": mode, "values": {"p99": 1e-4}});
         let value = json!({
             "program": "memcached <1>", "dev": "eth0", "answer": ["Take suspend20: it is better."], "keep": ["sudo napier mode keep"],
@@ -207,9 +245,15 @@ mod tests {
             "taken_back": [{"mode": "defer20", "why": "p99 is 3 ms", "at_s": 5.0, "back_ms": 12.0}],
         });
         let page = trial_page(&value);
-        for said in
-            ["Take suspend20", "memcached &lt;1&gt;", "-20 % [-28, -12]", "defer20 (taken back)", "back 12 ms later"]
-        {
+        for said in [
+            "Take suspend20",
+            "memcached &lt;1&gt;",
+            "-20 % [-28, -12]",
+            "defer20 (taken back)",
+            "back 12 ms later",
+            "polls: program (%)",
+            "suspend20 did not act in 2 blocks",
+        ] {
             assert!(page.contains(said), "{said}: {page}");
         }
         // The figure is there twice, for two widths of the window.

@@ -22,6 +22,7 @@ use labels::{Label, Labels, is_uid, may_be_id};
 use tools::{Installed, Tools};
 
 use crate::cgroup::{Cgroup, Mounts, lines_of};
+use crate::descriptors::Kind;
 use crate::process::{Process, Roots};
 use crate::root::Root;
 
@@ -101,6 +102,21 @@ impl ProgramTarget {
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
         self.roots.pids().into_iter().filter_map(|pid| Process::open(pid).ok()).collect()
+    }
+
+    /// Processes without all of which it is gone: those that have a socket, so not the one that keeps a pod's namespaces; all of them if none
+    /// has. One that is started anew has others.
+    #[must_use]
+    pub fn serving(&self) -> Vec<Process> {
+        let all = match self.roots {
+            Roots::Process(pid) => return Process::open(pid).into_iter().collect(),
+            Roots::Children | Roots::Cgroup(_) => self.processes(),
+        };
+        let has_socket = |process: &&Process| {
+            process.descriptors().is_ok_and(|found| found.iter().any(|(_, kind)| matches!(kind, Kind::Socket(_))))
+        };
+        let with: Vec<Process> = all.iter().filter(has_socket).cloned().collect();
+        if with.is_empty() { all } else { with }
     }
 
     /// The process that serves, as far as that can be known: the one with most sockets, of those with as many the oldest.
