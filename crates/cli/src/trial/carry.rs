@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use napier_trial::{Course, CourseOutcome, Judge, Limit, Measured, Note, looks};
 
@@ -11,6 +11,9 @@ use super::{REFERENCE, TrialPlan, said};
 use crate::progress::Doing;
 use crate::run::Turns;
 use crate::say::{SayBeside, later, say};
+
+/// Where there is no terminal, so long nothing is said of how far it is.
+const SILENCE: Duration = Duration::from_secs(30);
 
 impl TrialPlan {
     /// Goes through the turns.
@@ -24,11 +27,21 @@ impl TrialPlan {
         let _beside = SayBeside::begin();
         let doing = std::io::stderr().is_terminal().then(|| Doing::new("the trial begins", Some(self.times.whole)));
         let doing = doing.map(Arc::new);
+        let begun = Instant::now();
+        let mut said = begun;
         let mut told = |note: Note<'_>| match note {
             Note::Turn(block) => {
-                let now = format!("round {} of {}: {}", block.round + 1, self.rounds, self.modes[block.candidate]);
+                let round = format!("round {} of {}", block.round + 1, self.rounds);
                 if let Some(doing) = doing.clone() {
+                    let now = format!("{round}: {}", self.modes[block.candidate]);
                     later(move || doing.now(&now));
+                } else if said.elapsed() >= SILENCE {
+                    said = Instant::now();
+                    say(&[format!(
+                        "{round}, {:.0} s gone of {:.0}",
+                        begun.elapsed().as_secs_f64(),
+                        self.times.whole.as_secs_f64()
+                    )]);
                 }
             }
             Note::Back(trip) => say(&[said::trip(self, trip)]),
@@ -36,7 +49,6 @@ impl TrialPlan {
         };
         let planned = looks(self.rounds, self.modes.len());
         // A busy machine takes long to change modes: the time that was asked for ends it then, not the number of rounds.
-        let begun = Instant::now();
         std::thread::scope(|scope| {
             let mut deciding = Deciding { plan: self, scope, thread: None };
             let course = Course::new(turns, judges, limits, (self.modes.len(), REFERENCE), self.times, &mut told);
@@ -62,7 +74,7 @@ impl Deciding<'_, '_> {
     fn ends_early(&mut self, measured: &[Measured], out: &[usize]) -> Option<bool> {
         let begin = || {
             let (plan, measured, out) = (self.plan, measured.to_vec(), out.to_vec());
-            let decide = move || plan.decide(&measured, &out).ends_early();
+            let decide = move || plan.decide(&measured, [&out, &[]]).ends_early();
             std::thread::Builder::new().name("decide".to_owned()).spawn_scoped(self.scope, decide)
         };
         // Without a thread it goes on, and more blocks say more.

@@ -181,7 +181,7 @@ pub(crate) fn run(args: &TrialArgs, interrupted: &AtomicBool) -> anyhow::Result<
     crate::say::say(&said::begins(&plan, &args.dev, &program));
     crate::say::say(turns.other_end()?.as_slice());
     let outcome = plan.carry_out(&mut turns, judges, limits);
-    let decision = plan.decide(&outcome.measured, &outcome.out);
+    let decision = plan.decide(&outcome.measured, [&outcome.out, &outcome.unheard()]);
     let keep = keep::commands(args, &plan, &decision, turns.target());
     let first = turns.end_looks();
     let acts = acts::of_modes(&plan, &outcome.measured, &first, &turns.device().name);
@@ -197,11 +197,11 @@ pub(crate) fn run(args: &TrialArgs, interrupted: &AtomicBool) -> anyhow::Result<
     }
     out.flush()?;
     crate::output::write(page.as_ref(), || trial_page(&document))?;
-    ends(outcome, &turns)
+    ends(outcome, decision.is_decided(), &turns)
 }
 
 /// How this command ends.
-fn ends(outcome: &CourseOutcome, turns: &Turns) -> anyhow::Result<()> {
+fn ends(outcome: &CourseOutcome, is_decided: bool, turns: &Turns) -> anyhow::Result<()> {
     if !turns.left().is_empty() {
         return Err(Told("not everything was put back: the next napier tries again".to_owned()).into());
     }
@@ -211,7 +211,8 @@ fn ends(outcome: &CourseOutcome, turns: &Turns) -> anyhow::Result<()> {
             let signal = turns.ended_by().and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
             Err(ExitWith(crate::EXIT_SIGNAL + signal).into())
         }
-        None | Some((EndedBy::Alone, _)) => Ok(()),
+        None => Ok(()),
+        Some((EndedBy::Alone, _)) if is_decided => Ok(()),
         Some((why, words)) => Err(Told(format!("the trial ended early: {why}: {words}")).into()),
     }
 }
@@ -316,8 +317,8 @@ impl TrialPlan {
         blocks(self.modes.len(), self.rounds, self.seed)
     }
 
-    /// What blocks say. Modes that were taken back, and those that never acted, are out.
-    fn decide(&self, measured: &[Measured], out: &[usize]) -> Decision {
+    /// What blocks say. Modes that were taken back, and those that never acted, are out; of those that are `unheard` nothing is known.
+    fn decide(&self, measured: &[Measured], [out, unheard]: [&[usize]; 2]) -> Decision {
         let looks = looks_counted(self.rounds, self.modes.len());
         let idle = never_acted(measured, self.modes.len(), REFERENCE).into_iter().filter(|one| !out.contains(one));
         let out = &out.iter().copied().chain(idle).collect::<Vec<_>>();
@@ -330,7 +331,7 @@ impl TrialPlan {
             candidates,
             reference: REFERENCE,
             out,
-            unheard: &[],
+            unheard,
             looks,
             seed: self.seed,
         };

@@ -40,9 +40,13 @@ pub(super) fn order(plan: &TrialPlan, blocks: &[Block]) -> String {
 
 /// A mode that was taken back.
 pub(super) fn trip(plan: &TrialPlan, trip: &Trip) -> String {
-    let name = trip.candidate.map_or_else(|| "it".to_owned(), |candidate| plan.modes[candidate].to_string());
     let (at, took) = (trip.at.as_secs_f64(), trip.took.as_secs_f64() * 1e3);
-    format!("{name} was taken back at {at:.1} s: {}; everything was back {took:.0} ms later", trip.why)
+    let what = match trip.candidate {
+        Some(REFERENCE) => format!("a block of {} was lost", plan.modes[REFERENCE]),
+        Some(candidate) => format!("{} was taken back", plan.modes[candidate]),
+        None => "it was taken back".to_owned(),
+    };
+    format!("{what} at {at:.1} s: {}; everything was back {took:.0} ms later", trip.why)
 }
 
 /// The answer, in sentences.
@@ -68,6 +72,7 @@ pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
                 within * 100.0
             ));
             said.push(how_sure(decision));
+            said.extend(hidden(result));
         }
         TrialAnswer::Stay { within: None } => {
             said.push(format!("Stay with {base}: {}.", against(result).join("; ")));
@@ -75,7 +80,17 @@ pub(super) fn answer(result: &TrialResult<'_>) -> Vec<String> {
         }
         TrialAnswer::Undecided { better, more_rounds } => {
             said.push(format!("Undecided after {}: {}.", plural(rounds(decision), "round"), open(result)));
-            said.push(more(plan, *more_rounds));
+            said.push(hidden(result).unwrap_or_else(|| more(result, *more_rounds)));
+            said.extend(full(result));
+            let worse = (0..plan.modes.len()).filter(|one| {
+                let versus = decision.versus(REFERENCE, *one).map(|versus| versus.verdict);
+                matches!(versus, Some(Verdict::Better { which: REFERENCE }))
+            });
+            let worse: Vec<String> =
+                worse.map(|one| format!("{} ({})", name(one), gain(result, one, plan.decides))).collect();
+            if !worse.is_empty() {
+                said.push(format!("Worse than {base} for certain: {}.", worse.join("; ")));
+            }
             if !better.is_empty() {
                 let all: Vec<String> =
                     better.iter().map(|one| format!("{} ({})", name(*one), gain(result, *one, plan.decides))).collect();
@@ -100,7 +115,11 @@ fn against(result: &TrialResult<'_>) -> Vec<String> {
             decision.standing(candidate, *figure).is_some_and(|standing| standing.bound == Some(Holds::No))
         });
         match beyond {
-            _ if outcome.out.contains(&candidate) => format!("{name} was taken back, and is not judged"),
+            _ if outcome.out.contains(&candidate) => {
+                let trip = outcome.trips.iter().find(|trip| trip.candidate == Some(candidate));
+                let why = trip.map(|trip| format!(" ({})", trip.why)).unwrap_or_default();
+                format!("{name} was taken back{why}, and is not judged")
+            }
             _ if result.acts[candidate].is_idle() => format!("{name} did not act in any block, and is not judged"),
             Some(figure) => format!("{name} is beyond its bound: {}", gain(result, candidate, figure)),
             None => format!("with {name} {}", gain(result, candidate, plan.decides)),
@@ -134,10 +153,25 @@ fn open(result: &TrialResult<'_>) -> String {
     all.extend(bounds.map(|one| {
         format!("whether {} of {} is within its bound", plan.figures[one.figure].name, plan.modes[one.candidate])
     }));
-    if all.is_empty() { "too little was measured".to_owned() } else { all.join("; ") }
+    match all.is_empty() {
+        true if is_alone(result) => against(result).join("; "),
+        true => "too little was measured".to_owned(),
+        false => all.join("; "),
+    }
 }
 
-fn more(plan: &TrialPlan, more_rounds: Option<u32>) -> String {
+/// All modes but the reference are out.
+fn is_alone(result: &TrialResult<'_>) -> bool {
+    result.outcome.out.len() + 1 == result.plan.modes.len()
+}
+
+fn more(result: &TrialResult<'_>, more_rounds: Option<u32>) -> String {
+    let plan = result.plan;
+    if is_alone(result) {
+        return "No figure speaks against what was taken back. Try again where there is less to do beside the service, or with a judge that \
+                answers sooner."
+            .to_owned();
+    }
     let Some(rounds) = more_rounds else {
         return "How much longer it would take cannot be said from these.".to_owned();
     };
@@ -150,6 +184,41 @@ fn more(plan: &TrialPlan, more_rounds: Option<u32>) -> String {
         time(seconds),
         all
     )
+}
+
+/// A figure of the reference by its name.
+fn of_reference(result: &TrialResult<'_>, name: &str) -> Option<f64> {
+    let at = result.plan.figures.iter().position(|figure| figure.name == name)?;
+    Some(result.decision.standing(REFERENCE, at)?.value?.value)
+}
+
+/// The round trip that decides may be the pause of clients: it is then as long as the time between two segments of a connection.
+fn hidden(result: &TrialResult<'_>) -> Option<String> {
+    let decides = &result.plan.figures[result.plan.decides];
+    if !decides.name.starts_with("rtt-") {
+        return None;
+    }
+    let (trip, between) = (of_reference(result, "rtt-p50")?, of_reference(result, "between")?);
+    (0.75..1.33).contains(&(trip / between)).then(|| {
+        let [trip, between] = [trip, between].map(|value| decides.unit.show(value));
+        format!(
+            "rtt-p50 ({trip}) is about the time between two segments of a connection ({between}): if clients ask by a clock it is their \
+             pause, and no mode changes that. Let a figure of the service or of its clients judge (docs/judges.md), or give --by cpu."
+        )
+    })
+}
+
+/// Where the CPUs are taken, by whatever.
+fn full(result: &TrialResult<'_>) -> Option<String> {
+    let cpus = std::thread::available_parallelism().ok()?.get() as f64;
+    let used = of_reference(result, "machine-cpu")?;
+    (used >= 0.95 * cpus).then(|| {
+        format!(
+            "The CPUs of this machine were taken ({:.0} % of {:.0} %): with less to do beside the service it is decided sooner.",
+            used * 100.0,
+            cpus * 100.0
+        )
+    })
 }
 
 fn time(seconds: f64) -> String {
@@ -227,6 +296,13 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
         keep.iter().for_each(|command| page.command(command));
         page.blank();
     }
+    let base = &plan.modes[REFERENCE];
+    page.words(
+        "",
+        &format!(
+            "Medians of blocks; percent is against {base}, of blocks beside each other, with its interval at 95 %:"
+        ),
+    );
     for row in rows(result) {
         page.title(&row);
     }
