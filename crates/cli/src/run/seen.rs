@@ -267,7 +267,11 @@ impl<'a> Watch<'a> {
     /// Looks for so long; what was seen, also if it is to end earlier and a part of it went by.
     fn window(&mut self, span: Duration) -> Option<Observation> {
         let device = self.subject.device.clone();
+        let ifindex = device.ifindex;
         let observer = self.observer.get_or_insert_with(|| Observer::new(device));
+        // Those at the end may be others, or none: an interface goes down and up.
+        let mut instances = InstancesSeen::default();
+        instances.add(ifindex);
         observer.open();
         let begun = Instant::now();
         let (mut programs, mut tids) = (Vec::new(), BTreeSet::new());
@@ -292,27 +296,36 @@ impl<'a> Watch<'a> {
         }
         self.program = programs.first().map(|program| program.name.clone()).or(self.program.take());
         let window = self.observer.as_mut()?.close();
-        Some(self.judged(&window, &programs, &tids))
+        instances.add(ifindex);
+        Some(self.judged(&window, &instances, &programs, &tids))
     }
 
     /// One window, of which polls alone are looked at, once.
     fn polls(&mut self, span: Duration) -> Option<Observation> {
         let device = self.subject.device.clone();
+        let ifindex = device.ifindex;
+        let mut instances = InstancesSeen::default();
+        instances.add(ifindex);
         self.observer.get_or_insert_with(|| Observer::new(device)).open();
         let goes_on = self.pause(span);
         let window = self.observer.as_mut()?.close();
+        instances.add(ifindex);
         let tids = threads_of(self.subject.pids());
-        goes_on.then(|| self.judged(&window, &[], &tids))
+        goes_on.then(|| self.judged(&window, &instances, &[], &tids))
     }
 
-    fn judged(&self, window: &WindowCounts, programs: &[Program], tids: &BTreeSet<u32>) -> Observation {
-        let instances = napier_linux::netdev::napi_dump(Some(self.subject.device.ifindex)).unwrap_or_default();
-        let napi_threads: BTreeSet<u32> = instances.iter().filter_map(|info| info.pid).collect();
+    fn judged(
+        &self,
+        window: &WindowCounts,
+        instances: &InstancesSeen,
+        programs: &[Program],
+        tids: &BTreeSet<u32>,
+    ) -> Observation {
         judge(&Evidence {
             mode: &self.subject.mode,
             device: &self.subject.device.name,
-            instances: instances.len(),
-            napi_threads: &napi_threads,
+            instances: instances.ids.len(),
+            napi_threads: &instances.threads,
             poller: WhoPolls::of(&self.subject.plan),
             needs: Needs::of(&self.subject.plan),
             window,
@@ -331,6 +344,22 @@ impl<'a> Watch<'a> {
         // The first one names it: of a pod that is not the process that keeps its namespaces.
         programs.sort_by_key(|program| std::cmp::Reverse(program.internet.len()));
         programs
+    }
+}
+
+/// Instances that an interface has or had, and their threads.
+#[derive(Default)]
+struct InstancesSeen {
+    ids: BTreeSet<u32>,
+    threads: BTreeSet<u32>,
+}
+
+impl InstancesSeen {
+    fn add(&mut self, ifindex: u32) {
+        for info in napier_linux::netdev::napi_dump(Some(ifindex)).unwrap_or_default() {
+            self.ids.insert(info.id);
+            self.threads.extend(info.pid);
+        }
     }
 }
 

@@ -162,11 +162,9 @@ pub fn judge(seen: &Evidence<'_>) -> Observation {
     let polls = own.as_ref().map(|own| shares(seen, own));
     // Of some instances alone it is not known what the others took.
     let of_name = seen.window.polls.as_ref().map_or(0, |polls| polls.instances);
-    let taken = seen
-        .window
-        .received
-        .and_then(|received| received.polled)
-        .or(own.filter(|own| own.instances == of_name).map(|own| own.work));
+    let taken = seen.window.received.and_then(|received| received.polled).or(own
+        .filter(|own| own.instances == of_name && packets.is_some_and(|all| own.would_show(all)))
+        .map(|own| own.work));
     let mut verdict = Observation {
         acts: Acts::Unknown,
         seconds: seen.window.span.as_secs_f64(),

@@ -17,7 +17,8 @@ fn window(packets: u64, polled: Option<u64>, polls: Option<Polls>) -> WindowCoun
 /// By softirq, and by the threads 7 (of the program), 20 (of an instance) and 30.
 fn polls(softirq: u64, threads: [u64; 3], work: u64) -> Polls {
     let threads: BTreeMap<u32, u64> = [7, 20, 30].into_iter().zip(threads).filter(|(_, polls)| *polls > 0).collect();
-    Polls { softirq, threads, work, instances: 1, ..Polls::default() }
+    let read = softirq + threads.values().sum::<u64>();
+    Polls { softirq, threads, work, read, instances: 1, ..Polls::default() }
 }
 
 fn program(with_id: u32) -> Program {
@@ -45,6 +46,18 @@ fn judged(poller: WhoPolls, needs: Needs, window: &WindowCounts, programs: &[Pro
         programs,
         tids,
     })
+}
+
+/// A thread that polls for ever: the buffer keeps a hundredth of its polls, with two or three of the packets.
+#[test]
+fn few_polls_of_very_many_tell_nothing_of_packets() {
+    let all = polls(0, [0, 400_000, 0], 90);
+    let seen = |read| window(250, None, Some(Polls { read, ..all.clone() }));
+    let verdict = judged(WhoPolls::Thread, Needs::default(), &seen(4_000), &[]);
+    assert_eq!((verdict.acts, verdict.taken), (Acts::Yes, None));
+    // Where all were read, they pass by.
+    let verdict = judged(WhoPolls::Thread, Needs::default(), &seen(400_000), &[]);
+    assert_eq!((verdict.acts, verdict.taken), (Acts::No, Some(90)));
 }
 
 #[test]

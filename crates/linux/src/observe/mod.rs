@@ -121,11 +121,13 @@ impl Observer {
 
     /// Closes the window: nothing is traced from here on.
     pub fn close(&mut self) -> WindowCounts {
+        // Packets first: on a slow machine a look takes long, and what comes meanwhile would be packets without their polls.
+        let received = received(&self.device).zip(self.before).map(|(now, before)| now.since(before));
+        let span = self.begun.elapsed();
         self.look();
         let mut polls = None;
         self.trace(|polling| polling.end().map(|found| polls = Some(found)));
-        let received = received(&self.device).zip(self.before).map(|(now, before)| now.since(before));
-        WindowCounts { span: self.begun.elapsed(), received, polls, no_polls: self.polling.as_ref().err().cloned() }
+        WindowCounts { span, received, polls, no_polls: self.polling.as_ref().err().cloned() }
     }
 
     fn trace(&mut self, act: impl FnOnce(&mut Polling) -> Result<(), TraceError>) {

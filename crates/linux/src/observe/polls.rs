@@ -17,6 +17,8 @@ const TRACE_KIB: u32 = 64;
 const IDLE: (&str, &str) = ("<idle>", "an idle CPU");
 /// A thread whose name the kernel has not kept.
 const UNNAMED: &str = "<...>";
+/// With fewer packets among what was read nothing is said of all.
+const PACKETS_SHOWN: u64 = 20;
 /// Names of threads that are kept apart; polls of others have none.
 const NAMES_MAX: usize = 256;
 
@@ -43,6 +45,9 @@ pub struct Polls {
     pub of_instances: BTreeMap<u32, BTreeMap<Who, u64>>,
     /// Packets that they took.
     pub work: u64,
+    /// How many polls were read, which stand for all; 0: each of them was.
+    #[serde(skip)]
+    pub read: u64,
     /// Instances that were polled. More than the interface has: interfaces of other namespaces have its name.
     pub instances: usize,
     /// The counts of each of them.
@@ -101,6 +106,13 @@ impl Polls {
         self.softirq + self.threads.values().sum::<u64>()
     }
 
+    /// Whether so many packets would be among the polls that were read: of a thread that polls for ever a few stand for very many.
+    #[must_use]
+    pub fn would_show(&self, packets: u64) -> bool {
+        self.read == 0
+            || u128::from(packets) * u128::from(self.read) >= u128::from(PACKETS_SHOWN) * u128::from(self.total())
+    }
+
     /// So many more.
     fn count(&mut self, who: &Who, tid: u32, name: &str, polls: u64) {
         match who {
@@ -137,7 +149,8 @@ impl Polls {
     pub fn of_instances_of(&self, tids: &BTreeSet<u32>) -> Self {
         let is_theirs = |one: &&Self| one.threads.keys().any(|tid| tids.contains(tid));
         let own = self.each.iter().filter(is_theirs).cloned().collect();
-        Self { names: self.names.clone(), of_instances: self.of_instances.clone(), ..Self::of(own) }
+        let (names, of_instances) = (self.names.clone(), self.of_instances.clone());
+        Self { names, of_instances, read: self.read, ..Self::of(own) }
     }
 
     /// Those that some threads made.
@@ -234,6 +247,7 @@ impl Polling {
             if kept == 0 {
                 continue;
             }
+            self.polls.read += kept;
             // What came between the count and the look is in the look alone, and in the next count.
             let told = self.told.entry(*cpu).or_default();
             let all = seen.ever().saturating_sub(*told).max(kept);
