@@ -64,6 +64,17 @@ pub(crate) fn read_file(interface: &str, file: &str) -> Result<String, DeviceErr
     Ok(text.trim().to_owned())
 }
 
+/// The driver of an interface that is a device; `None` also where that is not to be seen.
+pub(crate) fn driver(interface: &str) -> Option<String> {
+    let uevent = read_file(interface, "device/uevent").ok()?;
+    driver_in(&uevent).map(ToOwned::to_owned)
+}
+
+/// The driver that `device/uevent` names.
+pub(crate) fn driver_in(uevent: &str) -> Option<&str> {
+    uevent.lines().find_map(|line| line.strip_prefix("DRIVER="))
+}
+
 /// What tells an interface from another one that has its number later: the inode of its folder, which no other folder gets while
 /// the kernel runs, and which neither a new name nor another namespace changes. `None` where `sysfs` is not to be seen. Source:
 /// `fs/kernfs/dir.c __kernfs_new_node`.

@@ -2,12 +2,17 @@
 
 use napier_core::control::plan::{Plan, Write};
 use napier_core::control::{NapiChange, NapiInfo, ThreadedSetting};
+use napier_core::event::EpollParams;
+use napier_core::sockopt::BusyOption;
 
+use super::ethtool::EthtoolKey;
 use super::instances::instances;
 use super::key::Key;
 use super::line::Line;
 use super::napi::{NapiAttribute, NapiKey};
 use super::queues::{Queues, ServedQueue, serving};
+use crate::drivers::{LRO, lro_hides_instances};
+use crate::ethtool::{self, Feature, Group};
 use crate::root::Root;
 use crate::setting::{DeviceRef, KeyError};
 
@@ -25,7 +30,32 @@ pub fn lines_of(plan: &Plan, device: &DeviceRef) -> Result<Vec<Line>, KeyError> 
     let owned: Vec<Owned> =
         infos.into_iter().enumerate().map(|(at, info)| Owned { place: place(at), queue: None, info }).collect();
     let wide = |write: &Write, file, value| Ok(Some(Line::new(file_of(device, write, file)?, value)));
-    lines(plan, device, &owned, &wide)
+    let mut all = if sockets_need_ids(plan) { without_lro(device) } else { Vec::new() };
+    all.extend(lines(plan, device, &owned, &wide)?);
+    Ok(all)
+}
+
+/// The program polls, so its sockets have to know their instances.
+fn sockets_need_ids(plan: &Plan) -> bool {
+    let polls = |params: EpollParams| params.prefer_busy_poll || params.busy_poll_usecs > 0;
+    plan.context().is_some_and(polls) || plan.option(BusyOption::BusyPoll).is_some_and(|usecs| usecs > 0)
+}
+
+/// What hides instances from sockets with some drivers, off.
+fn without_lro(device: &DeviceRef) -> Vec<Line> {
+    let driver = device.name_now().ok().and_then(|name| crate::device::driver(&name));
+    if !driver.is_some_and(|driver| lro_hides_instances(&driver)) {
+        return Vec::new();
+    }
+    lro_off(device, &ethtool::features(device.ifindex).unwrap_or_default())
+}
+
+fn lro_off(device: &DeviceRef, features: &[Feature]) -> Vec<Line> {
+    let is_lro = |feature: &&Feature| feature.name == LRO && feature.changeable;
+    let key = |feature: &Feature| {
+        Key::Ethtool(EthtoolKey { device: device.clone(), group: Group::Features, name: feature.name.clone() })
+    };
+    features.iter().filter(is_lro).map(|feature| Line::new(key(feature), "off")).collect()
 }
 
 /// The same for the instances of some receive queues alone.
@@ -151,6 +181,24 @@ mod tests {
         let own = [Owned { info: NapiInfo { defer_hard_irqs: Some(0), ..info }, ..owned[0] }];
         let found = lines(&plan, &device, &own, &wide).expect("its own");
         assert_eq!(found[0].to_string(), "defer-hard-irqs of NAPI instance 5 (queue 0) of eth9 = 100");
+    }
+
+    #[test]
+    fn where_the_program_polls_its_sockets_learn_their_instances() {
+        let device = DeviceRef { ifindex: 9, name: "eth9".to_owned() };
+        let feature = |name: &str, changeable| Feature { name: name.to_owned(), active: true, changeable };
+        let lines = lro_off(&device, &[feature("rx-gro", true), feature("rx-lro", true)]);
+        assert_eq!(lines.iter().map(ToString::to_string).collect::<Vec<_>>(), ["rx-lro of the offloads of eth9 = off"]);
+        // The driver decides it alone, or has none.
+        assert_eq!(lro_off(&device, &[feature("rx-lro", false)]), []);
+        assert_eq!(lro_off(&device, &[]), []);
+        // Only for modes in which the program polls.
+        let params =
+            |usecs, prefer| EpollParams { busy_poll_usecs: usecs, busy_poll_budget: 8, prefer_busy_poll: prefer };
+        let of = |writes: &[Write]| sockets_need_ids(&writes.iter().copied().collect());
+        assert!(of(&[Write::Context(params(0, true))]) && of(&[Write::Context(params(50, false))]));
+        assert!(of(&[Write::Socket(BusyOption::BusyPoll, 50)]) && !of(&[Write::Socket(BusyOption::BusyPoll, 0)]));
+        assert!(!of(&[Write::Instance(NapiChange::DeferHardIrqs(100)), Write::Context(params(0, false))]));
     }
 
     #[test]

@@ -54,7 +54,7 @@ const LOOKS: &[Look] = &[
             facts.seen.values().any(|window| window.received.is_some_and(is_enough))
         },
     ),
-    ("connections", &["connections-without-instance"], |facts| {
+    ("connections", &["connections-without-instance", "lro-hides-instances"], |facts| {
         facts.program.as_ref().is_some_and(|program| program.connections.values().any(|through| through.count > 0))
     }),
     ("classes of threads", &["program-over-napi-threads", "program-in-idle-class"], |facts| {

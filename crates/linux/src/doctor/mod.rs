@@ -81,6 +81,7 @@ pub const IDS: &[&str] = &[
     "nothing-polls",
     "epoll-behind-another",
     "connections-without-instance",
+    "lro-hides-instances",
     "suspension-not-used",
     "epoll-of-busy-sockets",
     "program-does-not-poll",

@@ -3,6 +3,9 @@
 use super::pair::other_end;
 use super::program::polls;
 use super::{Finding, Severity, defers, instances_of, some, time};
+use crate::change::{EthtoolKey, Key, Line};
+use crate::drivers;
+use crate::ethtool::Group;
 use crate::facts::{DeviceFacts, Epoll, Facts, Instance, Program};
 use crate::observe::{Needs, Unreached, unreached};
 
@@ -13,6 +16,7 @@ const BUDGET_DEFAULT: u16 = 8;
 
 pub(super) fn check(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(facts.devices.iter().filter_map(|device| nothing_polls(facts, device)));
+    found.extend(facts.devices.iter().filter_map(|device| lro_hides_instances(facts, device)));
     found.extend(busy_poll_of_all(facts));
     let Some(program) = &facts.program else { return };
     found.extend(connections_without_instance(facts, program));
@@ -43,6 +47,7 @@ pub(super) fn is_passed_by(facts: &Facts, device: &DeviceFacts) -> Option<(u64, 
     let received = window.received.filter(|received| received.packets >= PACKETS_MIN)?;
     // Polls of a name that several interfaces have belong to none of them.
     let polls = window.polls.as_ref().filter(|polls| polls.instances <= device.instances().len());
+    let polls = polls.filter(|polls| polls.would_show(received.packets));
     let taken = received.polled.or(polls.map(|polls| polls.work))?;
     (taken < received.packets / 2).then_some((received.packets, taken))
 }
@@ -72,7 +77,7 @@ fn connections_without_instance(facts: &Facts, program: &Program) -> Option<Find
     let hit = |device: &&DeviceFacts| {
         let through = program.connections.get(device.name()).copied().unwrap_or_default();
         // Packets that pass by say the same.
-        let is_said = is_passed_by(facts, device).is_some();
+        let is_said = is_passed_by(facts, device).is_some() || hides_by_lro(device);
         through.count > 0 && through.with_id == 0 && !device.instances().is_empty() && !is_said
     };
     let device = facts.devices.iter().find(hit)?;
@@ -93,6 +98,39 @@ fn connections_without_instance(facts: &Facts, program: &Program) -> Option<Find
             "Look whether packets are steered to other CPUs (RPS), or arrive at an interface without instances.",
         ),
     })
+}
+
+/// Whether packets come from its driver without an instance's id: see [`drivers::lro_hides_instances`].
+fn hides_by_lro(device: &DeviceFacts) -> bool {
+    device.lro == Some(true) && device.driver.as_deref().is_some_and(drivers::lro_hides_instances)
+}
+
+fn lro_hides_instances(facts: &Facts, device: &DeviceFacts) -> Option<Finding> {
+    let through = facts.program.as_ref().and_then(|program| program.connections.get(device.name()));
+    // With a card of the host's own behind it, its packets take another way.
+    if device.instances().is_empty() || !hides_by_lro(device) || through.is_some_and(|through| through.with_id > 0) {
+        return None;
+    }
+    let suspends = device.instances().iter().any(|instance| instance.irq_suspend_timeout_ns.unwrap_or(0) > 0);
+    let uses = |program: &Program| {
+        let sets = program.epolls.iter().any(|epoll| polls(facts, epoll))
+            || program.sockets.iter().any(|socket| socket.prefer_busy_poll || socket.busy_poll_usecs > 0);
+        sets && through.is_some_and(|through| through.count > 0)
+    };
+    // Without any of that it is the driver's default, which does no harm.
+    let is_in_vain = suspends || facts.program.as_ref().is_some_and(uses);
+    let severity = if is_in_vain { Severity::Serious } else { Severity::Note };
+    let (name, driver) = (device.name(), device.driver.as_deref().unwrap_or_default());
+    let what =
+        format!("Large receive offload of {name} is on, and {driver} hands packets up without a NAPI instance then.");
+    let why = "A socket and its epoll instance learn from packets which instance to poll. Without one (SO_INCOMING_NAPI_ID is 0) nothing of the \
+               program polls: busy polling and suspension do nothing. Threads of instances and deferral act all the same.";
+    let key = EthtoolKey { device: device.device.clone(), group: Group::Features, name: drivers::LRO.to_owned() };
+    let finding = Finding::new("lro-hides-instances", severity, what, why).of(device);
+    Some(finding.mend([Line::new(Key::Ethtool(key), "off")]).advice(
+        "napier run and napier mode set switch it off by themselves for as long as a mode is in force in which the program polls; generic receive \
+         offload merges packets then, at some cost of CPU for large transfers.",
+    ))
 }
 
 /// Instances that the program's sockets receive from, or where that is not known those of the interfaces that its connections use.

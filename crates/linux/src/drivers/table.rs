@@ -285,7 +285,9 @@ pub const DRIVERS: &[DriverFacts] = &[
         adaptive: long("vmxnet3_ethtool_ops.supported_coalesce_params"),
         irq_names: "`eth0-rxtx-3`, or `eth0-rx-3` and `eth0-tx-3`; `eth0-event-4` (vmxnet3_request_irqs)",
         numbers: Queue,
-        instances: "Receive queues have instances, which poll the transmit queue of their interrupt too.",
+        instances: "Receive queues have instances, which poll the transmit queue of their interrupt too. While large receive offload is on, as it is \
+                    by default, packets come without an instance's id, so that sockets have none and no program busy polls (vmxnet3_rq_rx_complete). \
+                    An XDP program switches it off (vmxnet3_xdp_set).",
     },
     DriverFacts {
         names: &["vif", "xen-netfront"],

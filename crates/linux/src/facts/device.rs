@@ -7,6 +7,8 @@ use napier_core::control::{Errno, NapiInfo, QueueKind, ThreadedSetting};
 use super::source::{Answers, Queue, Source};
 use super::{DeviceFacts, DeviceFiles, Facts, FactsError, Instance, RxQueue};
 use crate::change::DeviceRef;
+use crate::device::driver_in;
+use crate::drivers::LRO;
 use crate::ethtool::Group;
 use crate::irqs::{self, Irq, IrqOwner};
 use crate::setting::text::cpu_mask;
@@ -92,9 +94,7 @@ fn one(
     let flags = files.text("flags").and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok());
     // `include/uapi/linux/if.h IFF_UP`; what may not be read is told by the kernel's list of instances.
     let is_up = flags.map_or_else(|| instances.as_ref().is_some_and(|found| !found.is_empty()), |flags| flags & 1 != 0);
-    let driver = files
-        .text("device/uevent")
-        .and_then(|uevent| uevent.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(ToOwned::to_owned));
+    let driver = files.text("device/uevent").and_then(|uevent| driver_in(&uevent).map(ToOwned::to_owned));
     let numa_node = files.text("device/numa_node").and_then(|node| node.parse().ok());
     let own_files = DeviceFiles {
         gro_flush_timeout: files.number("gro_flush_timeout"),
@@ -107,6 +107,8 @@ fn one(
     let mut irqs = irqs::of(&source.root, &IrqOwner { interface: &name, ifindex, told: &told });
     number_queues(&mut irqs, instances.as_deref().unwrap_or_default(), &queues);
     let (xsk_queues, xsk_zero_copy) = kernel.xsk(ifindex);
+    let offloads = kernel.ethtool(ifindex, Group::Features);
+    let is_on = |name: &str| offloads.get(name).map(|value| value == "on");
     DeviceFacts {
         is_asked: false,
         is_held: false,
@@ -124,7 +126,8 @@ fn one(
         rings: kernel.ethtool(ifindex, Group::Rings),
         coalesce: kernel.ethtool(ifindex, Group::Coalesce),
         leads_to: None,
-        gro: kernel.ethtool(ifindex, Group::Features).get("rx-gro").map(|value| value == "on"),
+        gro: is_on("rx-gro"),
+        lro: is_on(LRO),
         device,
     }
 }

@@ -216,6 +216,8 @@ pub struct DeviceFacts {
     pub coalesce: BTreeMap<String, String>,
     /// `ethtool -k`: generic receive offload, where there is such a switch.
     pub gro: Option<bool>,
+    /// The same of large receive offload.
+    pub lro: Option<bool>,
     /// The interface below it, or the other end of its pair; of one among many it is not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<LeadsTo>,

@@ -28,11 +28,10 @@ pub fn why_no_instance(name: &str) -> String {
     let read = |file| device::read_file(name, file).ok();
     let flags = read("flags").and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let features = ifindex.and_then(|ifindex| ethtool::get(ifindex, ethtool::Group::Features).ok());
-    let uevent = read("device/uevent").unwrap_or_default();
     why(&AboutInterface {
         name: name.to_owned(),
         kind: found.and_then(|(.., kind)| kind),
-        driver: uevent.lines().find_map(|line| line.strip_prefix("DRIVER=")).map(ToOwned::to_owned),
+        driver: device::driver(name),
         // `include/uapi/linux/if.h IFF_UP`.
         is_up: flags.map(|flags| flags & 1 != 0),
         gro: features.and_then(|all| all.get("rx-gro").map(|value| value == "on")),

@@ -49,6 +49,7 @@ fn device() -> DeviceFacts {
         rings: BTreeMap::from([number("rx", "256"), number("rx-max", "4096")]),
         coalesce: BTreeMap::from([number("rx-usecs", "8"), number("adaptive-rx", "on")]),
         gro: None,
+        lro: None,
         leads_to: None,
     }
 }

@@ -65,6 +65,7 @@ pub(super) fn quiet() -> Facts {
         rings: BTreeMap::new(),
         coalesce: names(&[("rx-usecs", "0"), ("adaptive-rx", "off")]),
         gro: Some(true),
+        lro: Some(false),
         leads_to: None,
     };
     Facts {

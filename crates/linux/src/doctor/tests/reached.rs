@@ -154,6 +154,31 @@ fn sockets_that_poll_in_an_epoll_instance_that_does_not() {
 }
 
 #[test]
+fn offload_that_takes_the_instance_from_packets() {
+    let mut facts = with_program(quiet());
+    facts.devices[0].lro = Some(true);
+    assert_eq!(diagnose(&facts), [], "of other drivers nothing is known");
+    facts.devices[0].driver = Some("vmxnet3".to_owned());
+    program(&mut facts).connections.insert("eth0".to_owned(), Through { count: 2, with_id: 0 });
+    // It says why, so that nothing else has to.
+    let found = only(&facts, "lro-hides-instances", Severity::Note);
+    assert_eq!(
+        found.mend.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["rx-lro of the offloads of eth0 = off"]
+    );
+    for instance in instances(&mut facts) {
+        (instance.defer_hard_irqs, instance.gro_flush_timeout_ns) = (Some(100), Some(20_000));
+        instance.irq_suspend_timeout_ns = Some(20_000_000);
+    }
+    let found = diagnose(&facts);
+    assert_eq!((found[0].id, found[0].severity), ("lro-hides-instances", Severity::Serious), "{found:?}");
+    let mut with_ids = facts.clone();
+    program(&mut with_ids).connections.insert("eth0".to_owned(), Through { count: 2, with_id: 2 });
+    facts.devices[0].lro = Some(false);
+    assert!([diagnose(&with_ids), diagnose(&facts)].concat().iter().all(|finding| finding.id != "lro-hides-instances"));
+}
+
+#[test]
 fn threads_of_a_class_that_does_not_fit() {
     let mut facts = with_program(quiet());
     program(&mut facts).threads[1].scheduling = "idle".to_owned();
