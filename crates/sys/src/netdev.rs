@@ -98,19 +98,50 @@ pub fn name_of(socket: &OwnedFd, ifindex: u32) -> io::Result<String> {
 
 /// Whether the link is there (`ethtool`, "Link detected").
 fn carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
-    /// `include/uapi/linux/ethtool.h` `ETHTOOL_GLINK` and `struct ethtool_value`.
+    /// `include/uapi/linux/ethtool.h`.
+    const ETHTOOL_GLINK: u32 = 0x0a;
+    let request = request(name)?;
+    // A driver that does not say has no link to lose.
+    Ok(ethtool_value(socket, request, ETHTOOL_GLINK, 0).map_or(true, |link| link != 0))
+}
+
+/// `include/uapi/linux/ethtool.h`.
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETH_FLAG_LRO: u32 = 1 << 15;
+
+/// Whether large receive offload is in force (`ethtool -k`).
+///
+/// # Errors
+///
+/// As `netdevice(7)`.
+pub fn lro(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+    Ok(ethtool_value(socket, request(name)?, ETHTOOL_GFLAGS, 0)? & ETH_FLAG_LRO != 0)
+}
+
+/// Switches it on (`ethtool -K lro on`).
+///
+/// # Errors
+///
+/// As `netdevice(7)`; `EOPNOTSUPP` where there is no such switch.
+pub fn switch_lro_on(socket: &OwnedFd, name: &str) -> io::Result<()> {
+    let flags = ethtool_value(socket, request(name)?, ETHTOOL_GFLAGS, 0)?;
+    ethtool_value(socket, request(name)?, ETHTOOL_SFLAGS, flags | ETH_FLAG_LRO).map(drop)
+}
+
+/// One of `ethtool`'s requests for or with a number.
+fn ethtool_value(socket: &OwnedFd, mut about: libc::ifreq, command: u32, data: u32) -> io::Result<u32> {
+    /// `include/uapi/linux/ethtool.h` `struct ethtool_value`.
     #[repr(C)]
     struct Value {
         command: u32,
         data: u32,
     }
-    let mut value = Value { command: 0x0a, data: 0 };
-    let mut about = request(name)?;
+    let mut value = Value { command, data };
     about.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the request fills in `value`, which has the size of its structure and lives through the call.
+    // SAFETY: the request reads or fills in `value`, which has the size of its structure and lives through the call.
     let failed = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut about) };
-    // A driver that does not say has no link to lose.
-    Ok(failed < 0 || value.data != 0)
+    if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data) }
 }
 
 /// Name of the interface's driver (`ethtool -i`), if it says so.
@@ -248,4 +279,18 @@ fn request(name: &str) -> io::Result<libc::ifreq> {
         *to = from.cast_signed();
     }
     Ok(about)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_large_receive_offload_says_so() {
+        let socket = query_socket().expect("a socket");
+        assert!(!lro(&socket, "lo").expect("loopback tells its flags"));
+        // Refused for want of the switch, or of the capability.
+        assert!(switch_lro_on(&socket, "lo").is_err());
+        assert!(lro(&socket, "no-such-one").is_err());
+    }
 }

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::line::XskLine;
+use super::offload::HadLro;
 use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
@@ -38,12 +39,15 @@ pub(crate) struct Attachment {
     thread: Option<JoinHandle<()>>,
     /// The program is on the interface as long as this is open.
     _link: OwnedFd,
+    /// Behind it, for fields are dropped in this order.
+    _had_lro: Option<HadLro>,
 }
 
 impl Attachment {
     /// Begins to look after `device`.
     pub(super) fn new(device: Arc<dyn AddedDevice>, kept: Kept, thread: KeeperThread) -> Self {
-        let Kept { name, ifindex, mode, sockets, lines, link, late, query, changes, beside, own_mac, queues } = kept;
+        let Kept { name, ifindex, mode, sockets, lines, link, had_lro, late, query, changes, beside, own_mac, queues } =
+            kept;
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = Keeper {
             device: device.clone(),
@@ -66,7 +70,7 @@ impl Attachment {
             interface_queues: queues.count,
             queues_word: queues.word(),
         };
-        Self { info, device, sockets, lines, stop, late, thread: Some(thread.handle), _link: link }
+        Self { info, device, sockets, lines, stop, late, thread: Some(thread.handle), _link: link, _had_lro: had_lro }
     }
 
     pub(crate) fn info(&self) -> XdpInfo {

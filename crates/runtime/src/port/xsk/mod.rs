@@ -16,6 +16,7 @@
 //! | `filter`, `program` | which packets are the device's; the program as instructions |
 //! | `open`, `queues` | what can be wrong with an interface; its queues, sockets, program, memory |
 //! | `attached` | whose program is on an interface already |
+//! | `offload` | what a driver switches off for the program |
 //! | `beside` | what goes on to the kernel and is heard as well |
 //! | `rx`, `tx`, `line` | the ends of a queue and its interrupt, for `port` |
 //! | `bare` | a queue without a device, for benchmarks |
@@ -30,6 +31,7 @@ mod filter;
 mod keeper;
 mod line;
 mod namespace;
+mod offload;
 mod open;
 mod program;
 mod queues;

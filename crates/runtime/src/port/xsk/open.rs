@@ -13,6 +13,7 @@ use super::config::{LINK_BYTES, XdpConfig, XdpMode};
 use super::error::AddXdpError;
 use super::line::XskLine;
 use super::namespace::in_namespace;
+use super::offload::HadLro;
 use super::program::XdpVerdict;
 use super::queues::Queues;
 use super::rx::XskRxEnd;
@@ -44,6 +45,7 @@ pub(super) struct Kept {
     pub(super) lines: Vec<Arc<XskLine>>,
     /// The program is on the interface as long as this is open.
     pub(super) link: OwnedFd,
+    pub(super) had_lro: Option<HadLro>,
     pub(super) late: Arc<LateKicks>,
     /// To ask about the interface, and to hear that it has changed, in its namespace.
     pub(super) query: OwnedFd,
@@ -63,6 +65,8 @@ pub(super) struct Inside {
     beside: Vec<OwnedFd>,
     mode: XdpMode,
     link: OwnedFd,
+    /// Behind the link, for fields are dropped in this order.
+    had_lro: Option<HadLro>,
     pub(super) sockets: Vec<(XskSocket, Rings)>,
 }
 
@@ -118,6 +122,8 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     let veth = netdev::driver(&query, name).is_some_and(|driver| driver == "veth");
     // It hands packets of its queues to the stack by the wrong number, so this is for the first alone.
     let prefer_generic = veth && queues == 1;
+    // Before the link, so that it is dropped after it.
+    let had_lro = HadLro::of(&query, name, &interface);
     let (link, mode) = attach(config, &program, interface, prefer_generic)?;
     let sockets = bind_all(config, interface.ifindex, sockets, memory, mode)?;
     for (queue, (socket, _)) in (u32::from(config.first_queue)..).zip(&sockets) {
@@ -125,7 +131,7 @@ fn open_inside(config: &XdpConfig, addresses: &[IpAddr], memory: &Mapping) -> Re
     }
     let hearing = AddXdpError::refused("a packet socket", "CAP_NET_RAW");
     let beside = beside::listen(interface.ifindex, &config.filter, addresses).map_err(hearing)?;
-    Ok(Inside { interface, query, changes, beside, mode, link, sockets })
+    Ok(Inside { interface, query, changes, beside, mode, link, had_lro, sockets })
 }
 
 /// Attaches the program as the configuration wants it.
@@ -272,6 +278,7 @@ fn make_ports(
         sockets: sockets.into(),
         lines,
         link: inside.link,
+        had_lro: inside.had_lro,
         late,
         query: inside.query,
         changes: inside.changes,
