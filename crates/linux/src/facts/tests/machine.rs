@@ -40,6 +40,13 @@ pub(super) struct Machine {
     pub(super) wanted: Vec<Vec<String>>,
 }
 
+/// Files of the list that end so.
+pub(super) fn paths(ending: &str) -> Vec<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines");
+    let paths = fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("one").path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == ending)).collect()
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
@@ -48,14 +55,11 @@ impl Drop for Machine {
 
 impl Machine {
     pub(super) fn all() -> Vec<Self> {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines");
-        let paths = fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("one").path());
-        let is_machine = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
         let of = |path: PathBuf| {
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             Self::of(name, &fs::read_to_string(path).expect("text"))
         };
-        paths.filter(is_machine).map(of).collect()
+        paths("txt").into_iter().map(of).collect()
     }
 
     pub(super) fn of(name: String, text: &str) -> Self {

@@ -3,7 +3,10 @@
 mod machine;
 mod picture;
 
-use super::{Facts, Irq, Role};
+use std::fs;
+use std::path::PathBuf;
+
+use super::{Facts, Irq, Picture, Role};
 use crate::change::{FileKey, Key, Line};
 use crate::doctor::{Severity, diagnose, looked_at};
 use crate::tune::{Delivery, Step, Tuning, default_cpus, steps};
@@ -51,26 +54,39 @@ fn tuned(facts: &Facts) -> Vec<String> {
     steps(facts, device, &tuning).iter().filter_map(of).collect()
 }
 
+/// What comes out of a machine and should not, or does not and should.
+fn differs(name: &str, facts: &Facts, wanted: &[Vec<String>]) -> Option<String> {
+    let wanted: Vec<String> = wanted.iter().map(|words| words.join(" ")).collect();
+    let found = [irqs(facts), findings(facts), tuned(facts)].concat();
+    let missing: Vec<&String> = wanted.iter().filter(|line| !found.contains(line)).collect();
+    let beside: Vec<&String> = found.iter().filter(|line| !wanted.contains(line)).collect();
+    let is_same = missing.is_empty() && beside.is_empty() && wanted.len() == found.len();
+    let words = || format!("{name}: missing {missing:#?}, beside {beside:#?}, {} of {}", found.len(), wanted.len());
+    (!is_same).then(words)
+}
+
 #[test]
 fn each_machine_is_read_judged_and_tuned_as_its_file_says() {
     let machines = Machine::all();
     assert!(machines.len() >= 20, "{}", machines.len());
-    let mut wrong = Vec::new();
-    for machine in machines {
-        let facts = machine.facts();
-        let wanted: Vec<String> = machine.wanted.iter().map(|words| words.join(" ")).collect();
-        let found = [irqs(&facts), findings(&facts), tuned(&facts)].concat();
-        let missing: Vec<&String> = wanted.iter().filter(|line| !found.contains(line)).collect();
-        let beside: Vec<&String> = found.iter().filter(|line| !wanted.contains(line)).collect();
-        if !missing.is_empty() || !beside.is_empty() || wanted.len() != found.len() {
-            let name = machine.name();
-            wrong.push(format!(
-                "{name}: missing {missing:#?}, beside {beside:#?}, {} of {}",
-                found.len(),
-                wanted.len()
-            ));
-        }
-    }
+    let wrong = |machine: &Machine| differs(machine.name(), &machine.facts(), &machine.wanted);
+    let wrong: Vec<String> = machines.iter().filter_map(wrong).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Machines that `napier doctor --save` wrote: the picture, and beside it a file with what must come out.
+#[test]
+fn each_picture_is_read_judged_and_tuned_as_the_file_beside_it_says() {
+    let paths = machine::paths("json");
+    assert!(paths.len() >= 4, "{paths:?}");
+    let wrong = |path: &PathBuf| {
+        let picture = Picture::read(path).expect("a picture");
+        let beside = fs::read_to_string(path.with_extension("wanted")).expect("a file beside it");
+        let name = path.display().to_string();
+        let wanted = Machine::of(picture.contents().interfaces.join("-"), &beside).wanted.clone();
+        differs(&name, &picture.facts(None).expect("facts"), &wanted)
+    };
+    let wrong: Vec<String> = paths.iter().filter_map(wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
