@@ -127,7 +127,7 @@ pub(super) fn run(
             std::thread::sleep(Duration::from_nanos(BETWEEN.ns));
             let begun_ns = now_ns();
             meanwhile();
-            took_ns = now_ns() - begun_ns;
+            took_ns = took_ns.max(now_ns() - begun_ns);
         }
     };
     let driven = timeline::run(rig.scenario, &threads, pace, until, act)?;

@@ -1,9 +1,10 @@
 //! What the kernel records: static tracepoints in an instance of our own.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use napier_core::time::Span;
-use napier_linux::tracefs::{NAPI_POLL, Recorded, TraceEvent, Tracepoint, Tracer};
+use napier_linux::tracefs::{NAPI_POLL, Recorded, TraceError, TraceEvent, Tracepoint, Tracer};
 use napier_scenario::{Action, DeviceIx, Kind, NapiIx, Scenario, Seen, SocketIx, Target};
 
 use super::drive::KernelRun;
@@ -25,6 +26,9 @@ const KTHREAD_STOP: Tracepoint = Tracepoint("sched", "sched_kthread_stop");
 const NAPI_WATCHDOG: &str = "napi_watchdog";
 /// Of each processor: some 100,000 polls of a busy loop.
 const BUFFER_KIB: u32 = 16 << 10;
+/// How long room is made at a time, and events that are taken at once: an emulated machine takes 50 ms for so many.
+const ROOM_FOR: Duration = Duration::from_millis(50);
+const AT_ONCE: u64 = 256;
 /// The timer is a field of the instance, which is smaller than this: `include/linux/netdevice.h struct napi_struct`.
 const INSTANCE_BYTES: u64 = 2048;
 /// Bytes of a thread's name in the kernel, without the end: `TASK_COMM_LEN`.
@@ -46,7 +50,7 @@ impl Trace {
     /// # Errors
     /// Not root, or a kernel without these tracepoints.
     pub(super) fn begin(scenario: &Scenario) -> Result<Self, Refused> {
-        let cannot = |error: napier_linux::tracefs::TraceError| refused(error.to_string());
+        let cannot = |error: TraceError| refused(error.to_string());
         let mut tracer = Tracer::new().map_err(cannot)?;
         tracer.buffer(BUFFER_KIB).map_err(cannot)?;
         // Which timer is which instance's is seen by where they are.
@@ -100,15 +104,25 @@ impl Trace {
         Ok(())
     }
 
-    /// Makes room in the buffer: a thread that polls for ever fills it where a run takes seconds.
+    /// Makes room in the buffer: a thread that polls for ever fills it where a run takes seconds. It takes about [`ROOM_FOR`], however much is
+    /// there, for the next step is not to be late for it.
     ///
     /// # Errors
     /// It cannot be read.
     pub(super) fn make_room(&mut self) -> Result<(), Refused> {
-        let more = self.tracer.take().map_err(|error| refused(error.to_string()))?;
+        let begun = Instant::now();
+        while begun.elapsed() < ROOM_FOR && self.take_at_most(AT_ONCE)? > AT_ONCE {}
+        Ok(())
+    }
+
+    /// Takes what is there, or so much of it; how much there was.
+    fn take_at_most(&mut self, most: u64) -> Result<u64, Refused> {
+        let cannot = |error: TraceError| refused(error.to_string());
+        let there = self.tracer.seen().map_err(cannot)?.kept;
+        let more = self.tracer.take_of(there.min(most)).map_err(cannot)?;
         self.taken.lost += more.lost;
         self.taken.events.extend(more.events);
-        Ok(())
+        Ok(there)
     }
 
     /// What was recorded between time zero and the end, as a scenario has it.
@@ -116,7 +130,7 @@ impl Trace {
     /// # Errors
     /// Some of it was lost, so that the rest says nothing.
     pub(super) fn events(&mut self, rig: &KernelRig<'_>, run: &KernelRun, slow: u32) -> Result<Vec<Seen>, Refused> {
-        self.make_room()?;
+        self.take_at_most(u64::MAX)?;
         let recorded = std::mem::take(&mut self.taken);
         if recorded.lost > 0 {
             return Err(refused("more happened than the kernel's trace buffer can hold"));

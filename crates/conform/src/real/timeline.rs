@@ -159,11 +159,32 @@ fn make_calls<C: Calls>(calls: &C, pace: RunPace<'_>, me: ThreadIx, own: Vec<(In
                 notes.refused = Some(refused);
                 return;
             }
-            (Ok(_), None) => return,
+            (Ok(_), None) => {
+                // It returned after the end of the log. Of one that waits for nothing, this machine kept it from running.
+                if is_prompt(call) {
+                    notes.was_late(at, Span::from_ns(pace.now_ns().saturating_sub(pace.window.start_ns + at.ns)));
+                }
+                return;
+            }
             (Ok((answer, ready)), Some(at)) => {
                 notes.returns.push(Seen { at, event: Event::Return { thread: me, call: call.name(), answer, ready } });
             }
         }
+    }
+}
+
+/// Whether a call asks or sets something, and waits for no packet, no event and no poll.
+fn is_prompt(call: &Call) -> bool {
+    match call {
+        Call::NapiGet { .. } | Call::NapiDump { .. } | Call::QueueGet { .. } | Call::Read { .. } => true,
+        Call::Socket { .. } | Call::SetSockOpt { .. } | Call::GetSockOpt { .. } | Call::Ioctl { .. } => true,
+        Call::EpollSetParams { .. } | Call::EpollGetParams { .. } => true,
+        // These may wait for who polls, or for a lock that is held meanwhile.
+        Call::NapiSet { .. } | Call::Write { .. } | Call::Sysctl { .. } | Call::Up { .. } | Call::Down { .. } => false,
+        Call::EpollAdd { .. } | Call::EpollMod { .. } | Call::EpollDel { .. } | Call::EpollClose { .. } => false,
+        Call::Recv { .. } | Call::EpollWait { .. } | Call::Poll { .. } | Call::BusyLoop { .. } => false,
+        Call::SetQueues { .. } | Call::Delete { .. } | Call::Send(_) => false,
+        Call::Deactivate { .. } | Call::Activate { .. } | Call::Group(_) => false,
     }
 }
 
@@ -234,5 +255,47 @@ fn last_packet(at: Instant, action: &Action) -> Instant {
             at + Span::from_ns(packets.every.ns.saturating_mul(u64::from(packets.count.saturating_sub(1))))
         }
         _ => at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each call returns after the end.
+    struct Endless;
+
+    impl Calls for Endless {
+        type Begun<'c> = ();
+
+        fn begin(&self, _: ThreadIx) -> Result<(), Refused> {
+            Ok(())
+        }
+
+        fn make(&self, _: RunPace<'_>, _: ThreadIx, _: Instant, _: &Call) -> Returned {
+            Returned {
+                made: Ok((napier_scenario::Answer::Number(0), Vec::new())),
+                late: Span::ZERO,
+                at: None,
+                beside: Vec::new(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_that_kept_a_call_from_returning_was_late() {
+        let of = |call: &str| {
+            let text = format!(
+                "title = \"t\"\n[[device]]\nname = \"eth0\"\n[[socket]]\nname = \"rx\"\n[timeline]\nsteps = [{{ at = \"1ms\", {call} }}]\n\
+                 [expect]\nwatch = [\"return\"]\nevents = []\n"
+            );
+            let scenario = Scenario::parse(&text, "x").expect("a scenario");
+            let now_ns = || 50_000_000;
+            let pace = RunPace::new(RunWindow { start_ns: 0, end_ns: 40_000_000 }, &now_ns);
+            let driven = run(&scenario, &Endless, pace, |_| (), |_| Ok(None)).expect("gone through");
+            driven.in_time(Span::from_ms(2), "").map_err(|refused| refused.is_late)
+        };
+        assert_eq!(of("call = \"napi-get\", napi = \"eth0/0\""), Err(true));
+        assert_eq!(of("call = \"recv\", socket = \"rx\""), Ok(()), "it waits for a packet");
     }
 }
