@@ -215,7 +215,7 @@ impl<'a> Course<'a> {
     fn decided(
         &mut self,
         rounds: u32,
-        is_decided: &mut dyn FnMut(u32, &[Measured], &[usize]) -> Option<bool>,
+        is_decided: &mut impl FnMut(u32, &[Measured], &[usize]) -> Option<bool>,
     ) -> Result<bool, Broken> {
         loop {
             if let Some(is_decided) = is_decided(rounds, &self.measured, &self.out()) {

@@ -25,11 +25,12 @@ pub struct Measured {
 /// Blocks of a candidate that all did not act before nothing more is expected of it.
 const IDLE_MIN: usize = 3;
 
-/// Candidates but the reference that never acted: three blocks and more, and it was seen of each that it did not.
+/// Candidates but the reference that never acted: three blocks and more were looked at, and of each it was seen that it did not.
 #[must_use]
 pub fn never_acted(blocks: &[Measured], candidates: usize, reference: usize) -> Vec<usize> {
     let is_idle = |candidate: &usize| {
-        let own: Vec<&Measured> = blocks.iter().filter(|one| one.block.candidate == *candidate).collect();
+        let is_own = |one: &&Measured| one.block.candidate == *candidate && one.seen.is_some();
+        let own: Vec<&Measured> = blocks.iter().filter(is_own).collect();
         own.len() >= IDLE_MIN && own.iter().all(|one| !one.acted())
     };
     (0..candidates).filter(|candidate| *candidate != reference).filter(is_idle).collect()

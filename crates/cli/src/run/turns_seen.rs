@@ -37,7 +37,7 @@ pub(super) struct TurnsSeen {
 /// The thread.
 struct TurnLooker {
     asks: Sender<Turn>,
-    found: Receiver<Found>,
+    found: Receiver<TurnNews>,
     thread: JoinHandle<()>,
 }
 
@@ -49,9 +49,9 @@ struct Turn {
     stopped: Receiver<()>,
 }
 
-enum Found {
+enum TurnNews {
     Window(u64, Observation),
-    Outcome(usize, RunOutcome),
+    Outcome(usize, Box<RunOutcome>),
 }
 
 impl TurnsSeen {
@@ -90,8 +90,8 @@ impl TurnsSeen {
         if let Some(TurnLooker { asks, found, thread }) = self.looker.take() {
             drop(asks);
             let left = found.iter().filter_map(|found| match found {
-                Found::Outcome(candidate, outcome) => Some((candidate, outcome)),
-                Found::Window(..) => None,
+                TurnNews::Outcome(candidate, outcome) => Some((candidate, *outcome)),
+                TurnNews::Window(..) => None,
             });
             self.outcomes.extend(left);
             // It can have panicked, which its output has said.
@@ -103,10 +103,10 @@ impl TurnsSeen {
     fn take(&mut self) {
         for found in self.looker.iter().flat_map(|looker| looker.found.try_iter()) {
             match found {
-                Found::Window(turn, seen) if turn == self.turn => self.of_turn = Some(seen),
+                TurnNews::Window(turn, seen) if turn == self.turn => self.of_turn = Some(seen),
                 // It came too late.
-                Found::Window(..) => {}
-                Found::Outcome(candidate, outcome) => self.outcomes.push((candidate, outcome)),
+                TurnNews::Window(..) => {}
+                TurnNews::Outcome(candidate, outcome) => self.outcomes.push((candidate, *outcome)),
             }
         }
     }
@@ -121,17 +121,17 @@ impl TurnLooker {
     }
 }
 
-fn look(asked: &Receiver<Turn>, tells: &Sender<Found>) {
+fn look(asked: &Receiver<Turn>, tells: &Sender<TurnNews>) {
     let mut observer: Option<Observer> = None;
     let mut not_before = Instant::now();
     for Turn { number, candidate, is_first, subject, stopped } in asked {
         // Nobody may want to know it any more.
         let mut told = |seen: &Observation| {
-            let _ = tells.send(Found::Window(number, of_block(seen, WhoPolls::of(&subject.plan))));
+            let _ = tells.send(TurnNews::Window(number, of_block(seen, WhoPolls::of(&subject.plan))));
         };
         if is_first {
             let outcome = watch(&subject, &stopped, &mut observer, &mut told);
-            let _ = tells.send(Found::Outcome(candidate, outcome));
+            let _ = tells.send(TurnNews::Outcome(candidate, Box::new(outcome)));
         } else if Instant::now() >= not_before {
             let before = spent();
             let seen = watch_polls(&subject, &stopped, &mut observer);

@@ -12,6 +12,8 @@ use crate::run::RunOutcome;
 pub(super) struct Acted {
     /// Blocks that were measured.
     blocks: usize,
+    /// Of these, those that were looked at.
+    looked: usize,
     /// Of these, those in which it was seen to act, and not to.
     yes: usize,
     no: usize,
@@ -77,6 +79,7 @@ impl Acted {
         let of = |at: usize| median(shares.iter().map(|own| own[at]).collect()).unwrap_or(0.0);
         Self {
             blocks: all.len(),
+            looked: seen().count(),
             yes: count(Acts::Yes),
             no: count(Acts::No),
             polls: (!shares.is_empty()).then(|| [of(0), of(1), of(2), of(3)]),
@@ -91,9 +94,9 @@ impl Acted {
         let blocks = |count: usize| plural(u32::try_from(count).unwrap_or(u32::MAX), "block");
         let missed = (self.no > 0 && !is_reference).then(|| {
             format!(
-                "{mode} did not act in {} of {}: what did not act does not count for it",
+                "{mode} did not act in {} of {} that were looked at: what did not act does not count for it",
                 self.no,
-                blocks(self.blocks)
+                blocks(self.looked)
             )
         });
         first.map(|words| format!("first turn: {words}")).into_iter().chain(missed).collect()
@@ -101,7 +104,7 @@ impl Acted {
 
     /// Whether it never acted, as far as it was looked at.
     pub(super) fn is_idle(&self) -> bool {
-        self.no > 0 && self.no == self.blocks
+        self.no > 0 && self.no == self.looked
     }
 
     pub(super) fn json(&self) -> [(&'static str, Value); 4] {
@@ -179,7 +182,10 @@ mod tests {
         assert_eq!(acted.polls, Some([0.8, 0.0, 0.2, 0.0]));
         assert_eq!(acted.passed_by, Some(0.0));
         let said = acted.words("suspend20", false);
-        assert_eq!(said, ["suspend20 did not act in 1 of 4 blocks: what did not act does not count for it"]);
+        assert_eq!(
+            said,
+            ["suspend20 did not act in 1 of 3 blocks that were looked at: what did not act does not count for it"]
+        );
         assert!(acted.words("base", true).is_empty());
         let rows = rows(&[acted, Acted::of(blocks[2..3].iter())]);
         assert_eq!(rows[0], ["polls: program", "80 %", "0 %"]);
