@@ -34,6 +34,7 @@
 //! | [`moderation`] | interrupt coalescing | `ethtool -C` rx-usecs, rx-frames |
 //! | [`tx`] | transmit: defer list, queueing disciplines, runs, byte limits | `net/core/dev.c __dev_xmit_skb`, `net/sched/sch_generic.c` |
 //! | [`serving`] | who serves a softirq CPU, and what is done when its thread gets no processor | none |
+//! | [`waking`] | when a poll calls who sleeps for what it delivered | `net/core/dev.c napi_threaded_poll_loop`, `__napi_busy_loop`: softirqs are off |
 //! | [`upkeep`] | slack of timers; looks at stopped transmit queues | none |
 //! | [`time`] | integer time | |
 //!
@@ -82,3 +83,4 @@ pub mod state;
 pub mod time;
 pub mod tx;
 pub mod upkeep;
+pub mod waking;

@@ -1,5 +1,7 @@
 //! The threads of an engine: what they are for and how much CPU time they have used.
 
+mod calls;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use napier_core::time::{Instant, Span};
 use napier_sys::clock::Clock;
 use napier_sys::cpuclock::ThreadClock;
+
+pub(crate) use calls::OwedCalls;
 
 /// What a thread of the engine does.
 #[derive(Clone, PartialEq, Eq, Debug)]

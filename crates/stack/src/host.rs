@@ -56,6 +56,27 @@ pub trait Wait: Send + Sync {
     fn watchdog_tick(&self, now: Instant) {
         let _ = now;
     }
+    /// The calling thread has taken the announcement of a sleeper in a poll, and owes it a call. True: it makes it when the poll is
+    /// over ([`Work::Calls`](crate::wait::deferred::Work)). False: now. `shares_cpu`: the sleeper is on the calling thread's processor.
+    fn owe_call(&self, sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom, shares_cpu: bool) -> bool {
+        let _ = (sleeper, whom, shares_cpu);
+        false
+    }
+}
+
+/// Where threads sleep for what polls deliver.
+pub trait Sleeper: Send + Sync {
+    /// Calls one that sleeps there, if it still does. The caller has taken its announcement before.
+    fn call(&self, whom: Whom);
+}
+
+/// Which of a socket's sleepers.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Whom {
+    /// Who waits for something to receive, or for an event.
+    Reader,
+    /// Who waits for room to send.
+    Writer,
 }
 
 /// Who is told when threads begin, and when the engine ends.

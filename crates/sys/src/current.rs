@@ -25,7 +25,7 @@ pub(crate) struct Current {
 }
 
 /// Kinds of work that a thread may defer.
-pub const DEFERRALS: usize = 3;
+pub const DEFERRALS: usize = 4;
 
 /// Work of one kind that the thread has deferred.
 pub struct Deferral {

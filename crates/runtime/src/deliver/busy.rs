@@ -13,6 +13,7 @@ use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Context, Napi, Owned};
+use napier_stack::deferred::{Deferring, Work};
 use napier_sys::tsc::ticks;
 
 /// Iterations between two readings of the clock: a reading costs about as much as an empty poll.
@@ -128,6 +129,7 @@ impl Deliver {
                 self.arm_timer(cx, napi, span);
             }
             BusyStop::PollOnce => {
+                let _calls = Deferring::begin(Work::Calls);
                 let work = napi.drive(cx, &mut owned, u32::from(budget_pkts), PollContext::User);
                 let after = napi.journaled(
                     || after_stop_poll(work, budget_pkts),
@@ -171,6 +173,7 @@ impl Napi {
     /// One poll of a busy loop.
     #[inline]
     fn busy_drive(&self, cx: Context, owned: &mut Owned, budget_pkts: u16) -> u32 {
+        let _calls = Deferring::begin(Work::Calls);
         let work = self.drive(cx, owned, u32::from(budget_pkts), PollContext::User);
         if work > 0 {
             self.counters.busy_packets(work);

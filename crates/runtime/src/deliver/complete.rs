@@ -11,6 +11,7 @@ use crate::bounds::HZ;
 use crate::deliver::Deliver;
 use crate::journal::{Event, Rule};
 use crate::napi::{Context, Napi, Owned};
+use napier_stack::deferred::{Deferring, Work};
 use napier_stack::park::woken_by_this_thread;
 
 /// What the poller does next.
@@ -38,6 +39,7 @@ impl Deliver {
 
     #[inline]
     fn poll_and_complete(&self, cx: Context, napi: &Napi, context: PollContext) -> Polled {
+        let _calls = Deferring::begin(Work::Calls);
         napi.tx_path().napi_polled();
         let mut owned = napi.owned.enter();
         let work = napi.drive(cx, &mut owned, NAPI_POLL_WEIGHT, context);

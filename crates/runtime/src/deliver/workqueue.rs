@@ -54,10 +54,15 @@ impl Workqueue {
 
     /// Puts an instance at the end of the queue and wakes a worker.
     pub(crate) fn push(&self, napi: u32) {
+        self.push_again(napi);
+        self.parker.wake();
+    }
+
+    /// The same for a worker, which looks at the queue before it sleeps: it wakes another only if more waits than it takes itself.
+    fn push_again(&self, napi: u32) {
         #[cfg(test)]
         self.pushes.fetch_add(1, Ordering::Relaxed);
         self.scheduled.push(&self.links, napi);
-        self.parker.wake();
     }
 
     /// Times that an instance was put in the queue.
@@ -120,11 +125,14 @@ impl Workqueue {
         let cx = Context::current();
         while !self.stop.load(Ordering::Acquire) {
             let more = || self.has_any() || self.stop.load(Ordering::Acquire);
-            self.parker.wait(more, Deadline::NEVER, &deliver.clock);
-            if let Some(index) = self.pop()
+            self.parker.sleep(more, Deadline::NEVER, &deliver.clock);
+            let napi = self.pop();
+            // After it has taken its share: another worker is woken for more than that only.
+            self.parker.hand_on(more);
+            if let Some(index) = napi
                 && turn(cx, deliver, deliver.napi_at(index))
             {
-                self.push(index);
+                self.push_again(index);
             }
         }
     }

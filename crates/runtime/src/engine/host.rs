@@ -15,7 +15,9 @@ use crate::bounds::NR_CPUS;
 use crate::napi::Context;
 use crate::threads::ThreadRole;
 use crate::tx::PerThread;
-use napier_stack::host::{Busy, ContextShown, Dependant, Host, HostSettings, IrqHandOver, Lifetime, Wait};
+use napier_stack::host::{
+    Busy, ContextShown, Dependant, Host, HostSettings, IrqHandOver, Lifetime, Sleeper, Wait, Whom,
+};
 
 /// An engine as its name spaces see it, during its life and after.
 #[derive(Default)]
@@ -80,6 +82,10 @@ impl Wait for EngineHost {
     fn watchdog_tick(&self, now: Instant) {
         self.engine(|engine| engine.watchdog_tick(now));
     }
+
+    fn owe_call(&self, sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom, shares_cpu: bool) -> bool {
+        PerThread::owe_call(sleeper, whom, shares_cpu)
+    }
 }
 
 impl Lifetime for EngineHost {
@@ -136,6 +142,10 @@ impl Wait for EngineInner {
 
     fn watchdog_tick(&self, now: Instant) {
         self.deliver.watchdog.tick(Context::current(), &self.deliver, now);
+    }
+
+    fn owe_call(&self, sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom, shares_cpu: bool) -> bool {
+        PerThread::owe_call(sleeper, whom, shares_cpu)
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) use napier_core::context::PollContext;
 use napier_core::control::ThreadedSetting;
 use napier_core::state::State;
 use napier_core::time::{Instant, Span};
+use napier_core::waking::{TOLD_PKTS_MAX, calls_in_midst};
 use napier_ring::{Exclusive, StateCell};
 
 use crate::journal::{Event, Rule, RuleAnswer, Tap};
@@ -30,6 +31,7 @@ use crate::tx::TxPath;
 pub(crate) use context::Context;
 pub(crate) use kthread::Kthread;
 use moderation::Moderation;
+use napier_stack::deferred::{self, Work};
 use napier_stack::merge::Merging;
 use napier_stack::park::Parker;
 use napier_sys::clock::Clock;
@@ -295,9 +297,13 @@ impl Napi {
     fn drive_stack(&self, owned: &mut Owned, budget_pkts: u32) -> u32 {
         let Owned { rx, merging, warming, .. } = owned;
         merging.switch(self.device.merges.load(Ordering::Relaxed));
-        let mut work = 0;
+        let (mut work, mut called_at) = (0, 0);
         loop {
-            let until = work + rx.pending().min(budget_pkts - work);
+            if calls_in_midst(work, called_at, budget_pkts) {
+                deferred::settle(Work::Calls);
+                called_at = work;
+            }
+            let until = work + rx.pending().min(budget_pkts - work).min(TOLD_PKTS_MAX);
             if work == until {
                 return work;
             }

@@ -6,13 +6,18 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use napier_stack::deferred::{self, Work};
+use napier_stack::host::{Sleeper, Whom};
+
 use super::kicks::DeferredKicks;
-use crate::threads::{Duties, ThreadRole, Threads};
+use crate::threads::{Duties, OwedCalls, ThreadRole, Threads};
 
 /// Of one thread, for all engines. Fields are dropped in this order.
 pub(crate) struct PerThread {
     /// Kicks that it has deferred.
     pub(super) kicks: RefCell<DeferredKicks>,
+    /// Sleepers that its poll calls when it is over.
+    calls: RefCell<OwedCalls>,
     /// The timer of an instance that it armed last.
     pub(crate) timer: RefCell<Option<DeferredTimer>>,
     /// What it is registered for.
@@ -41,6 +46,7 @@ thread_local! {
     static THIS: PerThread = const {
         PerThread {
             kicks: RefCell::new(DeferredKicks::new()),
+            calls: RefCell::new(OwedCalls::new()),
             timer: RefCell::new(None),
             duties: RefCell::new(Duties::new()),
         }
@@ -52,6 +58,15 @@ impl PerThread {
     #[inline]
     pub(crate) fn with<R>(f: impl FnOnce(&Self) -> R) -> Option<R> {
         THIS.try_with(f).ok()
+    }
+
+    /// See [`Wait::owe_call`](napier_stack::host::Wait::owe_call). A thread that ends calls now.
+    pub(crate) fn owe_call(sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom, shares_cpu: bool) -> bool {
+        let owed = Self::with(|mine| mine.calls.borrow_mut().told(sleeper, whom, shares_cpu)).unwrap_or(false);
+        if owed {
+            deferred::owe(Work::Calls, make_calls);
+        }
+        owed
     }
 
     /// The calling thread begins a duty.
@@ -69,5 +84,13 @@ impl PerThread {
     #[inline]
     pub(crate) fn spun(ticks: u64) {
         Self::with(|mine| mine.duties.borrow().spun(ticks));
+    }
+}
+
+/// Makes the calls that the calling thread owes.
+fn make_calls() {
+    // One at a time, with nothing borrowed: it may drop what it has called.
+    while let Some(Some((sleeper, whom))) = PerThread::with(|mine| mine.calls.borrow_mut().take()) {
+        sleeper.call(whom);
     }
 }

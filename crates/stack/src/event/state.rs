@@ -10,7 +10,7 @@ use crate::event::source::{Member, Subscriber};
 use crate::event::stats::ContextCounters;
 use crate::event::table::Table;
 use crate::host::{ContextShown, Dependant, Host};
-use crate::wait::park::Parker;
+use crate::wait::park::{Parker, Sleeper, Whom};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -102,8 +102,8 @@ impl ContextState {
 
     /// Queues a slot and wakes a wait. The caller has published the reason, with a full fence after that.
     #[inline]
-    pub(super) fn offer(&self, slot: u32) {
-        if self.queue.offer(slot) && self.parker.wake() {
+    pub(super) fn offer(self: &Arc<Self>, slot: u32) {
+        if self.queue.offer(slot) && self.parker.wake_told(&*self.host, &|| Some(self.clone()), Whom::Reader) {
             self.counters.wakes.0.add(1);
         }
     }
@@ -116,6 +116,12 @@ impl ContextState {
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table<Member>> {
         self.table.lock().expect("no change of the membership panics")
+    }
+}
+
+impl Sleeper for ContextState {
+    fn call(&self, _whom: Whom) {
+        self.parker.call_owed();
     }
 }
 

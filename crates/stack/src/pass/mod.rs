@@ -77,7 +77,7 @@ impl<'n> View<'n> {
             tcp: self.tcp,
             at,
             sockets: &self.moment.sockets,
-            round: Round::new(napi_id),
+            round: Round::new(napi_id, self.tables),
             tcp4: 0,
             tcp6: 0,
             now: None,

@@ -9,11 +9,12 @@ use napier_ring::Inbox;
 
 use crate::event::{Interest, STOPPED, Source, Watched};
 use crate::options;
+use crate::tables::Tables;
 use crate::tables::demux::Demuxed;
 use crate::tables::reuse::ReusePort;
 use crate::tcp::by_age::{ByAge, Limited};
 use crate::tcp::settings::ConnSettings;
-use crate::wait::park::Parker;
+use crate::wait::park::{Parker, Sleeper, Whom};
 use crate::wire::addr::End;
 
 /// What a listener is made with.
@@ -88,7 +89,10 @@ impl<C: Limited> ListenerInner<C> {
 
     /// A handshake is complete. Gives those that no program will accept, which are to be reset.
     #[must_use = "they are to be reset"]
-    pub(super) fn established(&self, conn: &Arc<C>) -> Vec<Arc<C>> {
+    pub(super) fn established(self: &Arc<Self>, conn: &Arc<C>, tables: &Tables) -> Vec<Arc<C>>
+    where
+        C: Send + Sync + 'static,
+    {
         // Before it is counted: whoever is told of it finds it.
         self.ready.push(conn.clone());
         // Release: pairs with the Acquire in `has_waiting`.
@@ -98,7 +102,7 @@ impl<C: Limited> ListenerInner<C> {
             return self.abandon(self.ready.take());
         }
         self.source.notify(self.napi_id.load(Ordering::Relaxed), Interest::IN);
-        self.parker.wake();
+        self.parker.wake_told(&*tables.host, &|| Some(self.clone()), Whom::Reader);
         Vec::new()
     }
 
@@ -159,6 +163,12 @@ impl<C: Limited> ListenerInner<C> {
 impl<C> Demuxed for ListenerInner<C> {
     fn recorded_napi(&self) -> &AtomicU32 {
         &self.napi_id
+    }
+}
+
+impl<C: Limited + Send + Sync> Sleeper for ListenerInner<C> {
+    fn call(&self, _whom: Whom) {
+        self.parker.call_owed();
     }
 }
 

@@ -10,7 +10,10 @@
 //! only when a push finds the queue empty would miss that a reader already took the list but has not yet seen its end;
 //! reporting at the end of each round covers every frame by a report that comes after it. The price is a report about
 //! frames that a fast reader has already taken; an event context looks again before it returns the socket.
+//!
+//! Telling is not calling: who sleeps on the processor of the poll is called when that is over ([`napier_core::waking`]).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::gro::GRO_NORMAL_BATCH;
@@ -19,6 +22,8 @@ use super::queue::UdpInner;
 use crate::counters::{Counter, Counters};
 use crate::event::Interest;
 use crate::host::Deliveries;
+use crate::tables::Tables;
+use crate::wait::park::{Sleeper, Whom};
 
 /// Frames after which sockets are told.
 const ROUND_PKTS: usize = GRO_NORMAL_BATCH as usize;
@@ -33,6 +38,7 @@ pub(crate) struct Round<'v> {
     udp4: u64,
     udp6: u64,
     napi_id: u32,
+    tables: &'v Tables,
     journal: Option<&'v dyn Deliveries>,
 }
 
@@ -48,7 +54,7 @@ struct Touched<'v> {
 impl<'v> Round<'v> {
     /// The first round of a poll of instance `napi_id`.
     #[inline]
-    pub(crate) fn new(napi_id: u32) -> Self {
+    pub(crate) fn new(napi_id: u32, tables: &'v Tables) -> Self {
         Self {
             touched: [Touched::default(); ROUND_PKTS],
             sockets: 0,
@@ -56,6 +62,7 @@ impl<'v> Round<'v> {
             udp4: 0,
             udp6: 0,
             napi_id,
+            tables,
             journal: None,
         }
     }
@@ -108,7 +115,8 @@ impl<'v> Round<'v> {
             }
             // Relaxed: the id is a hint that orders nothing.
             socket.source.notify(socket.napi_id.load(Ordering::Relaxed), Interest::IN);
-            socket.parker.wake();
+            let sleeper = || socket.send_buffer.socket().map(|socket| socket as Arc<dyn Sleeper>);
+            socket.parker.wake_told(&*self.tables.host, &sleeper, Whom::Reader);
         }
         self.sockets = 0;
         self.round_pkts = 0;

@@ -15,6 +15,7 @@ use crate::errno::{errno, of_icmp};
 use crate::event::{Interest, STOPPED, Source, Watchable, Watched};
 use crate::udp::queue::UdpInner;
 use crate::udp::socket::UdpSocket;
+use crate::wait::park::{Sleeper, Whom};
 
 impl UdpInner {
     /// A datagram of ours did not get where it was to go.
@@ -83,6 +84,15 @@ impl BufferOwner for UdpInner {
     fn credited(&self) {
         self.send_buffer.is_credited();
         self.tell_writable();
+    }
+}
+
+impl Sleeper for UdpInner {
+    fn call(&self, whom: Whom) {
+        match whom {
+            Whom::Reader => self.parker.call_owed(),
+            Whom::Writer => self.send_parker.call_owed(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use arc_swap::ArcSwapOption;
 
 use crate::device::OnRoom;
+use crate::wait::park::Sleeper;
 
 /// Default of SO_SNDBUF in bytes. Source: `include/net/sock.h SK_WMEM_DEFAULT`, as on a machine with 4 KiB pages.
 pub(crate) const SNDBUF_DEFAULT: usize = 212_992;
@@ -35,7 +36,7 @@ const NUMBERS_MAX: u32 = (FIRST_CHUNK << CHUNKS) - FIRST_CHUNK;
 const LOOKS_MAX: usize = 8;
 
 /// A socket with a send buffer.
-pub(crate) trait BufferOwner: OnRoom {
+pub(crate) trait BufferOwner: OnRoom + Sleeper {
     /// Half of the buffer is free again: wakes threads and contexts that wait to send.
     fn credited(&self);
 }

@@ -13,6 +13,8 @@ pub enum Work {
     Timers,
     /// Setting them exactly: until the thread sleeps.
     ExactTimers,
+    /// Calling sleepers that a poll of the thread has told something: until the poll is over (`napier_core::waking`).
+    Calls,
 }
 
 #[inline]

@@ -22,9 +22,15 @@
 //! # A sleeper that works for its CPU
 //! One of the sleepers may sleep where its CPU's interrupts come in ([`Parker::sleep_in`]), and is then called there. What it is
 //! told by what it does there itself costs no call: it has taken its announcement off the bell as soon as it is awake.
+//!
+//! # A waker that polls
+//! Who is told by a poll on its own processor is called when the poll is over, once ([`Parker::wake_told`], [`napier_core::waking`]): else
+//! it would take the processor from the poll for the first socket that is told. The announcement is taken at once, so the poll
+//! is the awake thread of the rule above until it has made the call.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwapOption;
 use napier_core::time::Deadline;
@@ -33,9 +39,10 @@ use napier_sys::clock::Clock;
 use napier_sys::current;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::thread::futex;
+use rustix::thread::{futex, sched_getcpu};
 
 use crate::host::{Host, IrqHandOver};
+pub(crate) use crate::host::{Sleeper, Whom};
 use crate::wait::deferred::{self, Work};
 
 /// Value of the bell's word while a sleeper is announced; the futex sleeps only while it reads this.
@@ -55,6 +62,8 @@ pub struct Parker {
     bell: Doorbell,
     sleepers: Sleepers,
     stand_in: StandIn,
+    /// The processor where a thread went to sleep last. A hint: the system may wake it elsewhere.
+    cpu: AtomicU32,
     /// Where the sleeper is called that works for its CPU.
     stand_in_bell: ArcSwapOption<OwnedFd>,
 }
@@ -86,7 +95,7 @@ impl Parker {
             return self.sleep(has_work, deadline, clock);
         }
         self.is_called_at(cpu.bell());
-        self.sleepers.enter();
+        self.enter();
         let inside = InCpu { parker: self, cpu };
         self.sleep_there(&*inside.cpu, &has_work, deadline, clock)
     }
@@ -138,12 +147,13 @@ impl Parker {
         if has_work() {
             return true;
         }
+        deferred::settle(Work::Calls);
         deferred::settle(Work::ExactTimers);
         let until = deadline.instant().map(|instant| futex::Timespec {
             tv_sec: (instant.ns / 1_000_000_000).cast_signed(),
             tv_nsec: (instant.ns % 1_000_000_000).cast_signed(),
         });
-        self.sleepers.enter();
+        self.enter();
         let found = loop {
             // Whoever takes our announcement off the bell counts us as a sleeper.
             self.sleepers.announce();
@@ -165,6 +175,12 @@ impl Parker {
         found
     }
 
+    fn enter(&self) {
+        // Relaxed: a hint.
+        self.cpu.store(this_cpu(), Ordering::Relaxed);
+        self.sleepers.enter();
+    }
+
     /// Wakes one sleeper if there is one: no system call otherwise, one at most. True if the call was made.
     #[inline]
     pub fn wake(&self) -> bool {
@@ -173,6 +189,34 @@ impl Parker {
             self.call();
         }
         rung
+    }
+
+    /// As [`wake`](Self::wake), for what a poll delivers: if the calling thread polls, the sleeper may be called when that is over.
+    /// `sleeper` gives what this parker belongs to, and is to keep it until then. True if the call was made or is owed.
+    #[inline]
+    pub fn wake_told(&self, host: &dyn Host, sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom) -> bool {
+        let rung = self.ring();
+        if rung {
+            self.call_told(host, sleeper, whom);
+        }
+        rung
+    }
+
+    #[cold]
+    fn call_told(&self, host: &dyn Host, sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom) {
+        let polls = deferred::held(Work::Calls) > 0;
+        // Relaxed: a hint.
+        let owed = polls && host.owe_call(sleeper, whom, self.cpu.load(Ordering::Relaxed) == this_cpu());
+        if !owed {
+            self.call();
+        }
+    }
+
+    /// Makes a call that was owed, unless all sleepers have left since.
+    pub(crate) fn call_owed(&self) {
+        if self.sleepers.any() {
+            self.call();
+        }
     }
 
     /// Wakes every sleeper, for changes that all must notice (closing, for one).
@@ -221,6 +265,10 @@ impl Parker {
     fn futex_wake(&self, sleepers_max: u32) {
         futex::wake(self.bell.word(), futex::Flags::PRIVATE, sleepers_max).expect("the bell's word is valid memory");
     }
+}
+
+fn this_cpu() -> u32 {
+    sched_getcpu() as u32 // fewer than 2^32 processors
 }
 
 /// A sleeper that works for its CPU, until this is dropped: also by a panic of what it works at.

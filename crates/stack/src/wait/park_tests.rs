@@ -1,15 +1,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use napier_core::busy::BusyParams;
 use napier_core::time::{Deadline, Instant, Span};
 use napier_sys::clock::Clock;
+use napier_testkit::eventually;
 use rustix::fd::OwnedFd;
 
-use crate::host::{Busy, HostSettings, IrqHandOver, Lifetime, Wait};
-use crate::wait::park::Parker;
+use crate::host::{Busy, HostSettings, IrqHandOver, Lifetime, Sleeper, Wait, Whom};
+use crate::wait::deferred::{self, Work};
+use crate::wait::park::{ARMED, Parker, woken_by_this_thread};
 
 fn after(ns: u64) -> (Instant, Deadline) {
     let until = Clock.now() + Span { ns };
@@ -182,18 +184,29 @@ impl IrqHandOver for Cpu {
     }
 }
 
-/// An engine that lends it.
-struct Lender(Arc<Cpu>);
+/// An engine that lends it, and whose thread polls and keeps the calls that it owes.
+#[derive(Default)]
+struct Fake {
+    cpu: Option<Arc<Cpu>>,
+    owed: Mutex<Vec<(Arc<dyn Sleeper>, Whom)>>,
+    shares_cpu: AtomicBool,
+}
 
-impl Wait for Lender {
+impl Wait for Fake {
     fn prepare_to_wait(&self, _ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
-        Some(self.0.clone())
+        self.cpu.clone().map(|cpu| cpu as Arc<dyn IrqHandOver>)
+    }
+
+    fn owe_call(&self, sleeper: &dyn Fn() -> Option<Arc<dyn Sleeper>>, whom: Whom, shares_cpu: bool) -> bool {
+        self.shares_cpu.store(shares_cpu, Ordering::Relaxed);
+        self.owed.lock().unwrap().extend(sleeper().map(|sleeper| (sleeper, whom)));
+        true
     }
 }
 
-impl Lifetime for Lender {}
+impl Lifetime for Fake {}
 
-impl HostSettings for Lender {
+impl HostSettings for Fake {
     fn sysctl_busy_read(&self) -> u32 {
         0
     }
@@ -208,7 +221,7 @@ impl HostSettings for Lender {
     }
 }
 
-impl Busy for Lender {
+impl Busy for Fake {
     fn busy_loop(&self, _napi_id: u32, _params: BusyParams, _ready: &mut dyn FnMut() -> bool) {}
     fn suspend_irqs(&self, _napi_id: u32) {}
     fn resume_irqs(&self, _napi_id: u32) {}
@@ -219,12 +232,119 @@ impl Busy for Lender {
 fn a_cpu_is_given_back_after_a_panic() {
     let bell = Arc::new(std::fs::File::open("/dev/null").expect("it is there").into());
     let cpu = Cpu { bell, panics: true.into(), has_run: false.into(), given_back: 0.into() };
-    let (parker, lender) = (Parker::new(), Lender(Arc::new(cpu)));
-    let cpu = &lender.0;
+    let cpu = Arc::new(cpu);
+    let (parker, lender) = (Parker::new(), Fake { cpu: Some(cpu.clone()), ..Fake::default() });
     let sleep = || parker.wait_in(&lender, || cpu.has_run.load(Ordering::Relaxed), after(LOST_NS).1, &Clock);
     assert!(catch_unwind(AssertUnwindSafe(sleep)).is_err());
     assert_eq!(cpu.given_back.load(Ordering::Relaxed), 1);
     cpu.panics.store(false, Ordering::Relaxed);
     assert!(sleep(), "it sleeps on the CPU again");
     assert_eq!(cpu.given_back.load(Ordering::Relaxed), 2);
+}
+
+/// Where a thread sleeps until it is told.
+#[derive(Default)]
+struct Place {
+    parker: Parker,
+    told: AtomicBool,
+}
+
+impl Sleeper for Place {
+    fn call(&self, _whom: Whom) {
+        self.parker.call_owed();
+    }
+}
+
+impl Place {
+    fn tell(self: &Arc<Self>, by: &Fake) -> bool {
+        self.told.store(true, Ordering::Relaxed);
+        self.parker.wake_told(by, &|| Some(self.clone()), Whom::Reader)
+    }
+
+    fn sleep(&self) -> bool {
+        self.parker.wait(|| self.told.load(Ordering::Relaxed), after(LOST_NS).1, &Clock)
+    }
+}
+
+/// A thread sleeps at `place`, on `cpu` if it is given.
+fn with_sleeper(place: &Arc<Place>, cpu: Option<usize>, then: impl FnOnce()) {
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            cpu.into_iter().for_each(napier_sys::sched::pin_current_thread);
+            place.sleep()
+        });
+        eventually("it is about to sleep", || place.parker.sleepers.count() == 1);
+        // Announced, and not told yet: then it sleeps, or will.
+        eventually("it has announced itself", || place.parker.bell.word().load(Ordering::Relaxed) == ARMED);
+        then();
+        assert!(sleeper.join().unwrap(), "lost wake-up");
+    });
+}
+
+#[test]
+fn a_poll_owes_one_call_for_all_that_it_tells() {
+    let (poller, place) = (Fake::default(), Arc::new(Place::default()));
+    with_sleeper(&place, None, || {
+        deferred::hold(Work::Calls);
+        let before = woken_by_this_thread();
+        assert!(place.tell(&poller), "owed");
+        assert!(!place.tell(&poller), "the announcement is taken");
+        assert_eq!((woken_by_this_thread() - before, poller.owed.lock().unwrap().len()), (0, 1));
+        // Other threads find no announcement either: it is this thread that calls.
+        assert!(!place.parker.wake());
+        let (sleeper, whom) = poller.owed.lock().unwrap().pop().unwrap();
+        deferred::release(Work::Calls);
+        sleeper.call(whom);
+        assert_eq!((woken_by_this_thread() - before, whom), (1, Whom::Reader));
+    });
+}
+
+#[test]
+fn outside_of_a_poll_who_is_told_is_called_at_once() {
+    let (poller, place) = (Fake::default(), Arc::new(Place::default()));
+    with_sleeper(&place, None, || {
+        let before = woken_by_this_thread();
+        assert!(place.tell(&poller));
+        assert_eq!((woken_by_this_thread() - before, poller.owed.lock().unwrap().len()), (1, 0));
+    });
+}
+
+#[test]
+fn a_call_that_is_owed_to_no_one_is_not_made() {
+    let (poller, place) = (Fake::default(), Arc::new(Place::default()));
+    with_sleeper(&place, None, || {
+        deferred::hold(Work::Calls);
+        assert!(place.tell(&poller), "owed");
+        // It leaves by itself: here, because another wakes all.
+        place.parker.wake_all();
+        eventually("it has left", || place.parker.sleepers.count() == 0);
+        let before = woken_by_this_thread();
+        let (sleeper, whom) = poller.owed.lock().unwrap().pop().unwrap();
+        deferred::release(Work::Calls);
+        sleeper.call(whom);
+        assert_eq!(woken_by_this_thread(), before);
+    });
+}
+
+#[test]
+fn a_poll_knows_whether_the_sleeper_has_its_processor() {
+    let cpus = napier_sys::sched::available_cpus();
+    let [here, there, ..] = cpus[..] else {
+        return napier_testkit::skip!("a_poll_knows_whether_the_sleeper_has_its_processor", "needs two processors");
+    };
+    for (cpu, shares) in [(here, true), (there, false)] {
+        let (poller, place) = (Fake::default(), Arc::new(Place::default()));
+        let polls = || {
+            napier_sys::sched::pin_current_thread(here);
+            deferred::hold(Work::Calls);
+            assert!(place.tell(&poller), "owed");
+            deferred::release(Work::Calls);
+            let (sleeper, whom) = poller.owed.lock().unwrap().pop().unwrap();
+            sleeper.call(whom);
+            poller.shares_cpu.load(Ordering::Relaxed)
+        };
+        with_sleeper(&place, Some(cpu), || {
+            assert_eq!(thread::scope(|scope| scope.spawn(polls).join().unwrap()), shares);
+        });
+    }
 }

@@ -9,6 +9,7 @@ use napier_core::group::{GroupCpu, Phase, Seat};
 use napier_core::poll::NAPI_POLL_WEIGHT;
 use napier_core::state::{GroupTurn, State};
 use napier_core::time::{Instant, Span};
+use napier_stack::deferred::{Deferring, Work};
 use napier_sys::sched::pin_thread;
 use napier_sys::tsc::ticks;
 
@@ -165,6 +166,7 @@ impl Group {
         let began = deliver.clock.now();
         *now = began;
         let (work, backlog, held) = {
+            let _calls = Deferring::begin(Work::Calls);
             let mut owned = napi.owned.enter();
             napi.tx_path().napi_polled();
             let work = napi.drive(cx, &mut owned, NAPI_POLL_WEIGHT, PollContext::Group);

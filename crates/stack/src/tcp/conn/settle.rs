@@ -15,6 +15,7 @@ use crate::tcp::by_age::{LimitKind, Limited};
 use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, Note};
 use crate::tcp::listener::ListenerInner;
 use crate::tcp::rules::{self, Cause};
+use crate::wait::park::{Sleeper, Whom};
 
 /// When a segment that could not leave is tried again, if nothing else comes before.
 const STUCK_RETRY: Span = Span { ns: 1_000_000 };
@@ -127,16 +128,16 @@ impl Conn {
     pub(super) fn tell(self: &Arc<Self>, tcp: &Tcp, news: &mut News) {
         let News { told, established, time_wait, orphaned, dead } = std::mem::take(news);
         if let Some(listener) = established {
-            listener.established(self).iter().for_each(|abandoned| abandoned.reset(tcp));
+            listener.established(self, &tcp.tables).iter().for_each(|abandoned| abandoned.reset(tcp));
         }
         if !told.is_empty() {
             // Relaxed: the id is a hint that orders nothing.
             self.source.notify(self.napi_id.load(Ordering::Relaxed), told);
             if told.intersects(Interest::IN | Interest::ERR | Interest::HUP) {
-                self.reader.wake();
+                self.reader.wake_told(&*tcp.tables.host, &|| Some(self.clone()), Whom::Reader);
             }
             if told.intersects(Interest::OUT | Interest::ERR | Interest::HUP) {
-                self.writer.wake();
+                self.writer.wake_told(&*tcp.tables.host, &|| Some(self.clone()), Whom::Writer);
             }
         }
         if time_wait {
@@ -190,6 +191,15 @@ impl Conn {
         }
         self.leave(tcp, Note::LinkLost);
         true
+    }
+}
+
+impl Sleeper for Conn {
+    fn call(&self, whom: Whom) {
+        match whom {
+            Whom::Reader => self.reader.call_owed(),
+            Whom::Writer => self.writer.call_owed(),
+        }
     }
 }
 
