@@ -110,7 +110,7 @@ pub struct DriverFacts {
 /// Large receive offload, as the kernel and `ethtool -K` call it.
 pub(crate) const LRO: &str = "rx-lro";
 
-/// Whether packets come without an instance's id while [`LRO`] is on, so that sockets learn none. Source: `vmxnet3_rq_rx_complete`, which gives
+/// Whether packets come without an instance's id while `LRO` is on, so that sockets learn none. Source: `vmxnet3_rq_rx_complete`, which gives
 /// packets to `netif_receive_skb` then; of other drivers none is known.
 #[must_use]
 pub fn lro_hides_instances(driver: &str) -> bool {
