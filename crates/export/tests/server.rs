@@ -144,8 +144,11 @@ fn a_huge_head_is_refused() {
     let mut stream = connect(&exporter);
     let line = format!("X-{}: y\r\n", "x".repeat(1000));
     let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");
-    let ended = (0..1_000_000).any(|_| stream.write_all(line.as_bytes()).is_err());
-    assert!(ended, "it takes more than a gigabyte");
+    // It reads for half a second more; how much comes in that is the machine's matter.
+    let begun = std::time::Instant::now();
+    while stream.write_all(line.as_bytes()).is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it takes all that comes");
+    }
     scrape(&exporter);
 }
 

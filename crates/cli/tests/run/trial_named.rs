@@ -26,12 +26,10 @@ fn begin(bench: &Bench, tools: &[(&str, String)], named: [&str; 2], (judges, blo
     Running(bench.spawn(command.args(named).stdout(Stdio::piped()).stderr(Stdio::piped())))
 }
 
-/// Lets some blocks go by, ends the trial, and gives what it says.
+/// Lets a block of the mode go by, ends the trial, and gives what it says.
 fn told(bench: &Bench, mut running: Running, what: &str) -> Value {
-    for turn in 0..2 {
-        eventually(&format!("{what} has the mode, turn {turn}"), || is_suspended(bench));
-        eventually(&format!("{what} has not the mode, turn {turn}"), || !is_suspended(bench));
-    }
+    eventually(&format!("{what} has the mode"), || is_suspended(bench));
+    eventually(&format!("{what} has not the mode"), || !is_suspended(bench));
     kill(running.0.id(), "-TERM");
     let mut out = String::new();
     running.0.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
