@@ -17,7 +17,7 @@ use anyhow::{Context as _, anyhow};
 use napier_lab::modes::Mode;
 use napier_linux::by_name::ProgramTarget;
 use napier_linux::change::{DeviceRef, Key, Line, Queues};
-use napier_linux::observe::Observation;
+use napier_linux::observe::{Acts, Observation};
 use napier_linux::process::{Process, ProgramSettings, SignalSeen, Signals, wait_for};
 use napier_linux::wiring::PairLines;
 use napier_trial::{Loss, Stage, Trouble};
@@ -350,7 +350,10 @@ impl Stage for Turns {
     }
 
     fn seen(&mut self) -> Option<Observation> {
-        self.seen.of_turn()
+        let is_base = self.in_force.as_ref().is_some_and(|force| force.mode == Mode::Base);
+        let seen = self.seen.of_turn()?;
+        // What there is without a mode has nothing to act by, under whatever name.
+        Some(if is_base { Observation { acts: Acts::Unknown, ..seen } } else { seen })
     }
 
     fn pause(&mut self, span: Duration) {

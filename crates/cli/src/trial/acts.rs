@@ -1,10 +1,11 @@
 //! Whether modes acted, block by block, and who polled.
 
+use napier_lab::modes::Mode;
 use napier_linux::observe::{Acts, Observation};
 use napier_trial::Measured;
 use serde_json::{Value, json};
 
-use super::{REFERENCE, TrialPlan};
+use super::TrialPlan;
 use crate::page::plural;
 use crate::run::RunOutcome;
 
@@ -43,8 +44,9 @@ pub(super) fn of_modes(
 ) -> Vec<Acted> {
     let first_of = |(candidate, mode): (usize, &String)| {
         let own = first.iter().find(|(one, _)| *one == candidate);
-        // The reference is what there is without a mode: it has nothing to act by.
-        let words = |seen: &RunOutcome| (candidate != REFERENCE).then(|| seen.answer(mode, device, false)).flatten();
+        // What there is without a mode has nothing to act by, under whatever name.
+        let is_base = plan.kinds[candidate] == Mode::Base;
+        let words = |seen: &RunOutcome| (!is_base).then(|| seen.answer(mode, device, false)).flatten();
         let first = own.map(|(_, seen)| (words(seen), seen.json()));
         Acted { first, ..Acted::of(measured.iter().filter(|one| one.block.candidate == candidate)) }
     };

@@ -1,5 +1,6 @@
 //! What a trial says, the answer first.
 
+use napier_lab::modes::Mode;
 use napier_linux::change::shown;
 use napier_trial::{
     Better, Block, Decision, EndedBy, Estimate, Holds, Interval, JudgedFigure, Standing, TrialAnswer, Trip, Verdict,
@@ -307,7 +308,7 @@ pub(super) fn text(result: &TrialResult<'_>) -> String {
         page.title(&row);
     }
     page.blank();
-    let words = |(at, acted): (usize, &Acted)| acted.words(&plan.modes[at], at == REFERENCE);
+    let words = |(at, acted): (usize, &Acted)| acted.words(&plan.modes[at], plan.kinds[at] == Mode::Base);
     let acts: Vec<String> = acts.iter().enumerate().flat_map(words).collect();
     if !acts.is_empty() {
         page.title("Whether they act");
