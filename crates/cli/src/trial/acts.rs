@@ -1,6 +1,8 @@
 //! Whether modes acted, block by block, and who polled.
 
+use napier_lab::html::{PASSED_BY, WHO_POLLED};
 use napier_lab::modes::Mode;
+use napier_lab::stats::median;
 use napier_linux::observe::{Acts, Observation};
 use napier_trial::Measured;
 use serde_json::{Value, json};
@@ -26,15 +28,6 @@ pub(super) struct Acted {
     first: Option<(Option<String>, Value)>,
 }
 
-/// Who polls, in the order of the shares.
-const WHO: [(&str, &str); 4] = [
-    ("program", "polls: program"),
-    ("napi_threads", "polls: threads of instances"),
-    ("softirq", "polls: softirq"),
-    ("others", "polls: others"),
-];
-const PASSED_BY: &str = "packets passed by";
-
 /// Of each mode.
 pub(super) fn of_modes(
     plan: &TrialPlan,
@@ -53,7 +46,7 @@ pub(super) fn of_modes(
     plan.modes.iter().enumerate().map(first_of).collect()
 }
 
-/// Shares of a window: a program, threads of instances, softirqs, others.
+/// Shares of a window, in the order of [`WHO_POLLED`].
 fn shares(seen: &Observation) -> Option<[f64; 4]> {
     let polls = seen.polls.as_ref().filter(|polls| polls.total() > 0)?;
     let of = |count: u64| count as f64 / polls.total() as f64;
@@ -66,10 +59,8 @@ fn passed_by(seen: &Observation) -> Option<f64> {
     Some((1.0 - seen.taken? as f64 / packets as f64).max(0.0))
 }
 
-fn median(mut all: Vec<f64>) -> Option<f64> {
-    all.sort_by(f64::total_cmp);
-    let last = all.len().checked_sub(1)?;
-    Some(f64::midpoint(all[last / 2], all[last.div_ceil(2)]))
+fn median_of(mut all: Vec<f64>) -> Option<f64> {
+    (!all.is_empty()).then(|| median(&mut all))
 }
 
 impl Acted {
@@ -78,14 +69,14 @@ impl Acted {
         let seen = || all.iter().flatten();
         let count = |acts| seen().filter(|seen| seen.acts == acts).count();
         let shares: Vec<[f64; 4]> = seen().filter_map(|seen| shares(seen)).collect();
-        let of = |at: usize| median(shares.iter().map(|own| own[at]).collect()).unwrap_or(0.0);
+        let of = |at: usize| median_of(shares.iter().map(|own| own[at]).collect()).unwrap_or(0.0);
         Self {
             blocks: all.len(),
             looked: seen().count(),
             yes: count(Acts::Yes),
             no: count(Acts::No),
             polls: (!shares.is_empty()).then(|| [of(0), of(1), of(2), of(3)]),
-            passed_by: median(seen().filter_map(|seen| passed_by(seen)).collect()),
+            passed_by: median_of(seen().filter_map(|seen| passed_by(seen)).collect()),
             first: None,
         }
     }
@@ -110,7 +101,7 @@ impl Acted {
     }
 
     pub(super) fn json(&self) -> [(&'static str, Value); 4] {
-        let polls = self.polls.map(|shares| WHO.iter().zip(shares).map(|((key, _), share)| (*key, share)));
+        let polls = self.polls.map(|shares| WHO_POLLED.iter().zip(shares).map(|((key, _), share)| (*key, share)));
         let polls = polls.map(|polls| polls.map(|(key, share)| (key.to_owned(), json!(share))).collect::<Value>());
         [
             ("acted", json!({ "yes": self.yes, "no": self.no, "unknown": self.blocks - self.yes - self.no })),
@@ -139,7 +130,7 @@ pub(super) fn rows(acts: &[Acted]) -> Vec<Vec<String>> {
         let is_any = all.iter().flatten().any(|share| *share >= 0.005);
         is_any.then(|| std::iter::once(name.to_owned()).chain(all.into_iter().map(percent)).collect())
     };
-    let polls = WHO.iter().enumerate();
+    let polls = WHO_POLLED.iter().enumerate();
     let mut rows: Vec<Vec<String>> =
         polls.filter_map(|(at, (_, name))| row(name, &|acted| Some(acted.polls?[at]))).collect();
     rows.extend(row(PASSED_BY, &|acted| acted.passed_by));

@@ -22,5 +22,5 @@ pub use advise::advise_page;
 pub use bench::bench_page;
 pub use compare::{page_of_one, page_of_several};
 pub use plan::plan_page;
-pub use trial::trial_page;
+pub use trial::{PASSED_BY, WHO_POLLED, trial_page};
 pub use write::{HtmlFile, WriteError};

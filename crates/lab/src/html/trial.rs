@@ -142,18 +142,19 @@ fn modes(value: &Value) -> Markup {
     table("The median block of each mode", &heads, &rows)
 }
 
+/// Who polls: the key of a trial's `polls`, and what a row of it is called.
+pub const WHO_POLLED: [(&str, &str); 4] = [
+    ("program", "polls: program"),
+    ("napi_threads", "polls: threads of instances"),
+    ("softirq", "polls: softirq"),
+    ("others", "polls: others"),
+];
+/// The row of packets that no instance took.
+pub const PASSED_BY: &str = "packets passed by";
+
 /// Rows of who polled, and of packets that no instance took.
 fn who_polled(value: &Value) -> Vec<Vec<TableCell>> {
-    /// A row's name, and where it is in a mode.
-    type Share<'a> = (&'a str, &'a dyn Fn(&Value) -> Option<f64>);
-    let shares: [Share<'_>; 5] = [
-        ("polls: program", &|mode| mode["polls"]["program"].as_f64()),
-        ("polls: threads of instances", &|mode| mode["polls"]["napi_threads"].as_f64()),
-        ("polls: softirq", &|mode| mode["polls"]["softirq"].as_f64()),
-        ("polls: others", &|mode| mode["polls"]["others"].as_f64()),
-        ("packets passed by", &|mode| mode["passed_by"].as_f64()),
-    ];
-    let row = |(name, of): &Share<'_>| {
+    let row = |name: &str, of: &dyn Fn(&Value) -> Option<f64>| {
         let all: Vec<Option<f64>> = list(&value["modes"]).map(of).collect();
         all.iter().flatten().any(|share| *share >= 0.005).then(|| {
             let mut row = vec![TableCell::Name(format!("{name} (%)"))];
@@ -168,7 +169,8 @@ fn who_polled(value: &Value) -> Vec<Vec<TableCell>> {
             row
         })
     };
-    shares.iter().filter_map(row).collect()
+    let polls = WHO_POLLED.iter().map(|(key, name)| row(name, &|mode| mode["polls"][key].as_f64()));
+    polls.chain([row(PASSED_BY, &|mode| mode["passed_by"].as_f64())]).flatten().collect()
 }
 
 fn notes(value: &Value) -> Vec<String> {
