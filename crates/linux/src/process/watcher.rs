@@ -31,6 +31,9 @@ const LATER: Duration = Duration::from_millis(100);
 const YOUNG: Duration = Duration::from_secs(1);
 /// A look takes at most this part of the time from one to the next: a program may have very many descriptors.
 const REST: u32 = 20;
+/// The same where the program is settled, for as long as it runs; but what it makes waits no longer than [`LATEST`].
+const SETTLED_REST: u32 = 200;
+const LATEST: Duration = Duration::from_secs(2);
 
 /// What one look found.
 #[derive(Debug, Default)]
@@ -69,7 +72,8 @@ pub struct Watcher {
     is_first: bool,
     noted: usize,
     young_until: Instant,
-    rest: Duration,
+    /// What the last look took.
+    took: Duration,
     epolls_set: usize,
     sockets_set: usize,
 }
@@ -142,7 +146,7 @@ impl Watcher {
             is_first,
             noted: 0,
             young_until: now + YOUNG,
-            rest: Duration::ZERO,
+            took: Duration::ZERO,
             epolls_set: 0,
             sockets_set: 0,
         }
@@ -200,14 +204,16 @@ impl Watcher {
 
     /// Tells how long the look that began at `begun` took.
     pub fn took(&mut self, span: Duration) {
-        self.rest = span * REST;
+        self.took = span;
     }
 
     /// Time until the next look.
     #[must_use]
     pub fn pause(&self, now: Instant) -> Duration {
-        let wanted = if now < self.young_until { SOON } else { LATER };
-        wanted.max(self.rest)
+        if now < self.young_until {
+            return SOON.max(self.took * REST);
+        }
+        LATER.max((self.took * SETTLED_REST).min(LATEST)).max(self.took * REST)
     }
 
     /// Descriptors that were set so far: of epoll, and sockets.
