@@ -19,6 +19,8 @@
 //! in this poll and elsewhere, one owes the call. A sleeper that wakes up by itself meanwhile finds what was told; a call that
 //! finds no sleeper is in vain, and does no harm.
 
+pub mod external;
+
 use crate::poll::NAPI_POLL_WEIGHT;
 
 /// Calls that a poll owes at most: sleepers of its own processor, each with sockets of its own.

@@ -4,6 +4,7 @@
 //! Each model has negative twins: the same model with one fence or ordering taken away, which must fail. A model
 //! whose twin passes would prove nothing.
 
+mod external;
 mod frames;
 mod group;
 mod hold;

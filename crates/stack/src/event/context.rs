@@ -1,6 +1,8 @@
 //! The public handle of an event context: membership, parameters, end.
 
 use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Weak};
 
 use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest, resume_on_close};
@@ -148,6 +150,46 @@ impl EventContext {
         self.state().params.load()
     }
 
+    /// A descriptor by which a program waits for the context in `epoll(7)`, `poll(2)` or io_uring, beside descriptors of the kernel; made at the
+    /// first call.
+    ///
+    /// Readable (`POLLIN`) unless a [`wait`](Self::wait) has found nothing and nothing has happened since. So call `wait` with
+    /// [`Timeout::Outside`](crate::event::Timeout::Outside) until it returns 0, and sleep on the descriptor then; a program that sleeps
+    /// sooner wakes up at once and finds nothing at worst. When it is told edge by edge (`EPOLLET`, mio, tokio's `AsyncFd`) it *must* wait
+    /// until 0 comes: there is a new edge only after that. [`Timeout::Now`](crate::event::Timeout::Now) does as well where no mode is set that
+    /// suspends interrupts. Neither read the descriptor nor write to it. Once the engine has stopped it is readable for good.
+    ///
+    /// A wait that finds events makes no system call for it, nor does a delivery while it is readable.
+    ///
+    /// ```
+    /// use napier_runtime::engine::Engine;
+    /// use napier_runtime::event::{Event, EventContext, Interest, Timeout, UserEvent};
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::builder().start()?;
+    /// let context = EventContext::new(&engine);
+    /// let flag = UserEvent::new();
+    /// context.add(&flag, Interest::IN | Interest::EDGE, 7)?;
+    /// let descriptor = context.descriptor()?;
+    /// let is_readable = || poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&Default::default()));
+    ///
+    /// let mut events = [Event::default(); 64];
+    /// assert_eq!(context.wait(&mut events, Timeout::Outside)?, 0);
+    /// assert_eq!(is_readable()?, 0);
+    /// flag.trigger();
+    /// assert_eq!(is_readable()?, 1);
+    /// assert_eq!(context.wait(&mut events, Timeout::Outside)?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM of `eventfd(2)`, the first time.
+    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.state().parker.descriptor()
+    }
+
     /// The instance that a wait would busy poll now, or 0.
     #[must_use]
     pub fn napi_id(&self) -> u32 {
@@ -162,6 +204,23 @@ impl EventContext {
 
     pub(super) fn state(&self) -> &Arc<ContextState> {
         &self.owner.state
+    }
+}
+
+/// The context's [descriptor](EventContext::descriptor).
+///
+/// # Panics
+/// If there is none yet and none can be made: call [`EventContext::descriptor`] before to have the error.
+impl AsFd for EventContext {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor().expect("a descriptor can be made; EventContext::descriptor() gives the error")
+    }
+}
+
+/// As [`AsFd`].
+impl AsRawFd for EventContext {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

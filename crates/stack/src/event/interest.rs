@@ -74,6 +74,13 @@ impl Interest {
         self.0 == 0
     }
 
+    /// Both, as `|` gives it, in constants too.
+    #[must_use]
+    #[inline]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// This set without the members of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -150,6 +157,9 @@ pub enum Timeout {
     After(Duration),
     /// Until something becomes ready.
     Never,
+    /// As [`Never`](Self::Never) up to the moment of the sleep, which is the caller's: the wait busy polls, gives interrupts back that
+    /// were suspended, and returns 0; the context's [descriptor](crate::event::EventContext::descriptor) is readable from the next event on.
+    Outside,
 }
 
 impl Timeout {
@@ -158,7 +168,7 @@ impl Timeout {
         match self {
             Self::Now => Some(Span::ZERO),
             Self::After(duration) => Some(Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))),
-            Self::Never => None,
+            Self::Never | Self::Outside => None,
         }
     }
 }

@@ -27,6 +27,10 @@
 //! * The number of members is bounded when the context is made ([`EventContext::MEMBERS_DEFAULT`]).
 //! * Signals do not end a wait; add a [`UserEvent`] and trigger it instead.
 //!
+//! # Beside descriptors of the kernel
+//! A context has a [descriptor](EventContext::descriptor) that is readable when there may be something to report: a program with an event loop of its own puts
+//! it into that loop, and calls [`wait`](EventContext::wait) with [`Timeout::Outside`] when it is readable, until that returns 0. So contexts nest in a kernel's `epoll(7)`.
+//!
 //! # Cost
 //! The thread that delivers a packet takes no lock and allocates nothing: per context that watches the socket it does
 //! one push at most (none while the member is queued already), and one futex call at most (none while no thread sleeps).

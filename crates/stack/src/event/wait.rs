@@ -18,7 +18,8 @@ impl EventContext {
     /// is not bounded by `timeout`. A call that returns events re-arms the suspension of the instance's interrupts if
     /// the context prefers busy polling; one that finds nothing in its busy loop ends it (`fs/eventpoll.c` `ep_poll`).
     ///
-    /// Several threads may wait; an event wakes one of them.
+    /// Several threads may wait; an event wakes one of them. A wait that returns 0 makes the context's [descriptor](Self::descriptor) unreadable, if
+    /// there is one, until there is something to report.
     ///
     /// # Errors
     /// [`WaitError::NoRoom`] if `events` is empty; [`WaitError::Stopped`] once the engine has stopped, whatever is ready.
@@ -28,11 +29,14 @@ impl EventContext {
         }
         let state = &**self.state();
         state.counters.waits.add(1);
+        let has_news = || state.queue.available() || state.is_stopped();
+        // Dropped where this thread sleeps, and before it returns.
+        let mut polls = state.parker.hold_external(has_news);
         state.host.poll_deferred();
         // The clock matters only to a wait that may time out later.
         let now = match timeout {
             Timeout::After(_) => Clock.now(),
-            Timeout::Now | Timeout::Never => Instant::ZERO,
+            Timeout::Now | Timeout::Never | Timeout::Outside => Instant::ZERO,
         };
         let mut wait = EpollWait::new(now, timeout.span(), state.queue.available());
         // From the end of a busy loop, which arms the deferral timer, to the suspension that replaces it.
@@ -49,7 +53,19 @@ impl EventContext {
                     }
                     wait.on_transferred(found);
                 }
-                WaitStep::Return0 => return Ok(0),
+                WaitStep::Return0 => {
+                    drop(polls);
+                    state.parker.found_nothing(has_news);
+                    return Ok(0);
+                }
+                WaitStep::Sleep { .. } if timeout == Timeout::Outside => {
+                    drop(held.take());
+                    drop(polls);
+                    state.counters.sleeps.add(1);
+                    state.host.watchdog_tick(Clock.now());
+                    state.parker.found_nothing(has_news);
+                    return Ok(0);
+                }
                 WaitStep::BusyLoop => {
                     drop(held.take());
                     held = Some(Deferring::begin(Work::Timers));
@@ -57,13 +73,14 @@ impl EventContext {
                 }
                 WaitStep::Sleep { until } => {
                     drop(held.take());
+                    drop(polls.take());
                     state.counters.sleeps.add(1);
                     state.host.watchdog_tick(Clock.now());
-                    let has_news = || state.queue.available() || state.is_stopped();
                     let ready = state.parker.sleep_in(&*state.host, has_news, until, &Clock);
                     if !ready {
                         state.hand_on();
                     }
+                    polls = state.parker.hold_external(has_news);
                     wait.on_woken(ready);
                 }
             }

@@ -23,27 +23,34 @@
 //! One of the sleepers may sleep where its CPU's interrupts come in ([`Parker::sleep_in`]), and is then called there. What it is
 //! told by what it does there itself costs no call: it has taken its announcement off the bell as soon as it is awake.
 //!
+//! # A sleeper outside
+//! A program may sleep on a descriptor that stands for the parker ([`Parker::descriptor`], [`napier_core::waking::external`]). It
+//! counts as a sleeper while it is armed, and is called beside the one of the others that is.
+//!
 //! # A waker that polls
 //! Who is told by a poll on its own processor is called when the poll is over, once ([`Parker::wake_told`], [`napier_core::waking`]): else
 //! it would take the processor from the poll for the first socket that is told. The announcement is taken at once, so the poll
 //! is the awake thread of the rule above until it has made the call.
 
+use std::io;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use napier_core::time::Deadline;
+use napier_core::waking::external::Arming;
 use napier_ring::{Doorbell, Sleepers, StandIn};
 use napier_sys::clock::Clock;
 use napier_sys::current;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::thread::{futex, sched_getcpu};
 
 use crate::host::{Host, IrqHandOver};
 pub(crate) use crate::host::{Sleeper, Whom};
 use crate::wait::deferred::{self, Work};
+use crate::wait::external::ExternalSleeper;
 
 /// Value of the bell's word while a sleeper is announced; the futex sleeps only while it reads this.
 const ARMED: u32 = 1;
@@ -66,6 +73,8 @@ pub struct Parker {
     cpu: AtomicU32,
     /// Where the sleeper is called that works for its CPU.
     stand_in_bell: ArcSwapOption<OwnedFd>,
+    /// Who sleeps on a descriptor, once one was asked for.
+    external: OnceLock<Box<ExternalSleeper>>,
 }
 
 impl Parker {
@@ -223,6 +232,7 @@ impl Parker {
     pub fn wake_all(&self) {
         // Also when the bell is silent: that only says that one of the sleepers has been called already.
         if self.ring() || self.sleepers.count() > 0 {
+            self.call_external();
             self.futex_wake(i32::MAX.unsigned_abs());
             if self.stand_in.is_there() {
                 self.call_stand_in();
@@ -244,10 +254,13 @@ impl Parker {
         self.bell.ring() && self.sleepers.any()
     }
 
-    /// Calls one sleeper, where it sleeps.
+    /// Calls one sleeper, where it sleeps, and who sleeps outside.
     #[cold]
     fn call(&self) {
         current::count_wakeup();
+        if self.call_external() && !self.sleepers.any() {
+            return;
+        }
         if self.stand_in.is_there() {
             self.call_stand_in();
         } else {
@@ -262,8 +275,82 @@ impl Parker {
         }
     }
 
+    fn call_external(&self) -> bool {
+        self.external.get().is_some_and(|external| external.call(&self.sleepers))
+    }
+
     fn futex_wake(&self, sleepers_max: u32) {
         futex::wake(self.bell.word(), futex::Flags::PRIVATE, sleepers_max).expect("the bell's word is valid memory");
+    }
+}
+
+impl Parker {
+    /// A descriptor that is readable if there may be work: until a thread that has found none says so ([`found_nothing`](Self::found_nothing)),
+    /// and from the next [`wake`](Self::wake) on.
+    ///
+    /// # Errors
+    /// Of `eventfd(2)`, the first time: EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.external.get().is_none() {
+            let _ = self.external.set(Box::new(ExternalSleeper::new()?));
+        }
+        Ok(self.external.get().expect("just made, here or elsewhere").descriptor())
+    }
+
+    /// The caller has found no work, and will not sleep here: who sleeps outside is called from now on.
+    #[inline]
+    pub(crate) fn found_nothing(&self, has_work: impl FnOnce() -> bool) {
+        if let Some(external) = self.external.get() {
+            self.arm_external(external, has_work);
+        }
+    }
+
+    #[cold]
+    fn arm_external(&self, external: &ExternalSleeper, has_work: impl FnOnce() -> bool) {
+        deferred::settle(Work::Calls);
+        deferred::settle(Work::ExactTimers);
+        // One too many for a moment is a call in vain; one too few would be forgotten.
+        self.enter();
+        match external.found_nothing() {
+            Arming::Drain => external.drain(),
+            Arming::Arm => {}
+            Arming::Look => self.sleepers.leave(),
+            Arming::Leave => return self.sleepers.leave(),
+        }
+        self.look_for_external(has_work);
+    }
+
+    /// Arms the bell for who sleeps outside, looks, and calls if there is work.
+    fn look_for_external(&self, has_work: impl FnOnce() -> bool) {
+        self.sleepers.announce();
+        if !self.bell.arm(has_work) {
+            self.call();
+        }
+    }
+
+    /// The caller polls until the answer is dropped: what it is told meanwhile it finds itself, so who sleeps outside is not called.
+    #[inline]
+    pub(crate) fn hold_external<F: Fn() -> bool>(&self, has_work: F) -> Option<HeldExternal<'_, F>> {
+        let external = self.external.get()?;
+        external.hold(&self.sleepers).then_some(HeldExternal { parker: self, external, has_work })
+    }
+}
+
+/// Who sleeps outside is not called; as this is dropped it is again, at once if there is work.
+pub(crate) struct HeldExternal<'a, F: Fn() -> bool> {
+    parker: &'a Parker,
+    external: &'a ExternalSleeper,
+    has_work: F,
+}
+
+impl<F: Fn() -> bool> Drop for HeldExternal<'_, F> {
+    fn drop(&mut self) {
+        self.parker.enter();
+        if self.external.release() {
+            self.parker.look_for_external(&self.has_work);
+        } else {
+            self.parker.sleepers.leave();
+        }
     }
 }
 

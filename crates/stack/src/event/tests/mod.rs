@@ -1,4 +1,5 @@
 mod busy;
+mod external;
 mod fake;
 mod levels;
 mod looks;
