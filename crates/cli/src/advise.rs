@@ -13,7 +13,7 @@ use napier_lab::advise::{self, Advice, Effort, Goal, Verdict, Workload};
 use napier_lab::html::advise_page;
 use napier_lab::loads::Load;
 use napier_lab::machines::{self, MachineFile};
-use napier_lab::modes::Mode;
+use napier_lab::modes::{self, Mode};
 use napier_lab::subject::Backend;
 use napier_linux::process::this_program;
 use napier_research::calibrate::{self, Comparison, Wakeups};
@@ -334,7 +334,7 @@ fn check(workload: &Workload) -> anyhow::Result<()> {
 }
 
 fn plan_modes(names: &str, workload: &Workload) -> anyhow::Result<Vec<Mode>> {
-    let modes = Mode::parse_list(names)?;
+    let modes = modes::parse_list(names)?;
     for mode in &modes {
         if !mode.is_simulated() {
             return Err(anyhow!("{mode} is no mode of a server that waits in an event context"));

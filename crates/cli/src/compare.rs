@@ -21,7 +21,7 @@ use napier_lab::compare::{AskedModes, CompareConfig, OnConfig, ProgramConfig, Si
 use napier_lab::device::{Device, XdpWay};
 use napier_lab::loads::Load;
 use napier_lab::machines;
-use napier_lab::modes::{self, Mode};
+use napier_lab::modes;
 use napier_lab::report::{Outcome, Report, hdrlog};
 use napier_lab::subject::Backend;
 use napier_linux::process::find_program;
@@ -272,7 +272,7 @@ impl CompareArgs {
             ..CompareConfig::default()
         };
         if self.quick {
-            config.modes = Mode::parse_list(modes::QUICK_MODES)?;
+            config.modes = modes::parse_list(modes::QUICK_MODES)?;
             config.sustained = false;
             config.total = QUICK_TOTAL;
             config.runs = 2;

@@ -1,10 +1,9 @@
 //! A mode as a value: parsed by the lab, completed by shells.
 
 use std::ffi::OsStr;
-use std::str::FromStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use napier_lab::modes::{Mode, NAMES};
+use napier_lab::modes::{self, Mode, NAMES};
 
 /// A mode, whose name may have a number in it; shells complete those of the documents.
 #[derive(Clone)]
@@ -14,7 +13,7 @@ impl TypedValueParser for ModeNames {
     type Value = Mode;
 
     fn parse_ref(&self, command: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<Mode, clap::Error> {
-        Mode::from_str.parse_ref(command, arg, value)
+        modes::parse.parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use napier_lab::modes::Mode;
+use napier_lab::modes::{self, Mode};
 use napier_research::timeline::{self, Timeline};
 
 /// Options of `napier sim timeline`.
@@ -26,7 +26,7 @@ pub(crate) struct TimelineArgs {
 /// Draws.
 pub(crate) fn run(args: &TimelineArgs) -> anyhow::Result<()> {
     let usage = |error: anyhow::Error| anyhow::Error::from(crate::Usage(error));
-    let modes = Mode::parse_list(&args.modes).map_err(|error| usage(error.into()))?;
+    let modes = modes::parse_list(&args.modes).map_err(|error| usage(error.into()))?;
     let picture = |mode: Mode| -> anyhow::Result<String> {
         Ok(timeline::svg(&Timeline::of(mode).map_err(|error| usage(error.into()))?))
     };

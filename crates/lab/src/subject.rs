@@ -196,7 +196,7 @@ impl std::str::FromStr for Subject {
             Some(mode) => (mode, Receive::Irq),
             None => (name, Receive::Device),
         };
-        Ok(Self { backend, mode: mode.parse()?, receive, copy })
+        Ok(Self { backend, mode: crate::modes::parse(mode)?, receive, copy })
     }
 }
 

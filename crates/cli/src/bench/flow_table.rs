@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use napier_lab::bench::MESSAGE_BYTES_MAX;
-use napier_lab::modes::{Mode, ServerStyle};
+use napier_lab::modes::{self, ServerStyle};
 use napier_lab::subject::{Backend, Subject, subjects};
 
 use crate::Usage;
@@ -19,7 +19,7 @@ pub(super) fn backends() -> impl TypedValueParser<Value = Backend> {
 
 /// Each mode with each backend.
 pub(super) fn read_subjects(modes: &str, backends: &[Backend]) -> anyhow::Result<Vec<Subject>> {
-    let modes = Mode::parse_list(modes).map_err(|error| Usage(error.into()))?;
+    let modes = modes::parse_list(modes).map_err(|error| Usage(error.into()))?;
     if let Some(mode) = modes.iter().find(|mode| ServerStyle::of(&mode.plan()) == ServerStyle::BlockingReceive) {
         let why = anyhow::anyhow!(
             "`{mode}` is for sockets that block in a receive, and a server of many connections has none"

@@ -3,11 +3,12 @@
 //! `include/uapi/linux/netdev.h`, `net/core/net-sysfs.c` (Linux 7.3).
 //!
 //! A request comes as a user gave it, is checked as a whole (so that one bad attribute changes nothing), and is then
-//! applied change by change. Changes hold for completions to come; a timer that is armed is not armed anew. What a mode
+//! applied change by change. Changes hold for completions to come; a timer that is armed is not armed anew. What a [`mode`]
 //! sets is a [`plan`] of such changes.
 
 mod cpu_list;
 mod device;
+pub mod mode;
 mod napi_set;
 pub mod plan;
 mod query;

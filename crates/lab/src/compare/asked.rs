@@ -1,6 +1,8 @@
 //! The rows that a list of modes asks for.
 
-use crate::modes::{Mode, ModeError};
+use napier_core::control::mode;
+
+use crate::modes::{Mode, ModeError, parse};
 use crate::subject::{COPY_MARK, IRQ_SUFFIX, copy_of};
 
 /// What `--modes` asks for.
@@ -24,20 +26,20 @@ impl AskedModes {
         let (mut asked, mut plain) = (Self::default(), Vec::new());
         for name in names.split(',').map(str::trim) {
             if name.is_empty() {
-                return Err(ModeError::Empty);
+                return Err(mode::ModeError::Empty.into());
             }
             let (mode, is_new) = if let Some((mode, copy)) = name.split_once(COPY_MARK) {
-                let copy = (Mode::parse(mode)?, copy_of(name, copy)?);
+                let copy = (parse(mode)?, copy_of(name, copy)?);
                 (copy.0, insert(&mut asked.copies, copy))
             } else if let Some(mode) = name.strip_suffix(IRQ_SUFFIX) {
-                let mode = Mode::parse(mode)?;
+                let mode = parse(mode)?;
                 (mode, insert(&mut asked.irq, mode))
             } else {
-                let mode = Mode::parse(name)?;
+                let mode = parse(name)?;
                 (mode, insert(&mut plain, mode))
             };
             if !is_new {
-                return Err(ModeError::Twice { name: name.to_owned() });
+                return Err(mode::ModeError::Twice { name: name.to_owned() }.into());
             }
             insert(&mut asked.modes, mode);
         }

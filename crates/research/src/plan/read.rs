@@ -205,7 +205,7 @@ fn named_mode(node: &Node<'_>, kind: PlanKind) -> Result<(String, Mode, With), P
         let find = |word: &str| kind.modes().iter().find(|(name, ..)| *name == word);
         return node.word(find, &names).map(|(name, mode, with)| ((*name).to_owned(), *mode, *with));
     }
-    let mode = Mode::parse(node.text("a mode")?).map_err(|error| node.error(error))?;
+    let mode = napier_lab::modes::parse(node.text("a mode")?).map_err(|error| node.error(error))?;
     if !mode.is_simulated() {
         return Err(node.error(format!("{mode} is no mode of a server that waits in an event context")));
     }

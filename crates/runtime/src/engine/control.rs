@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use napier_core::control::mode::Mode;
+use napier_core::control::plan::{self, NotApplied, Place};
 use napier_core::control::{
     CheckedQueueGet, DevSet, DevSetError, DevSetting, DeviceQueues, Errno, NapiChange, NapiGet, NapiInfo, NapiSet,
     NapiSetError, QueryError, QueueGet, QueueInfo, ThreadedSetting, check_dump_filter, device_threaded_in_force,
@@ -14,7 +16,7 @@ use napier_core::rss::{INDIRECTION_ENTRIES, IndirectionTable};
 use rustix::thread::{CpuSet, Pid};
 
 use super::table::DeviceEntry;
-use super::{DeviceHandle, Engine};
+use super::{DeviceHandle, Engine, EngineSink, EngineWriteError};
 use crate::deliver::Deliver;
 use crate::napi::Napi;
 
@@ -51,7 +53,45 @@ pub enum AffinityError {
     },
 }
 
+/// Why a mode was not set.
+#[derive(Debug, thiserror::Error)]
+pub enum SetModeError {
+    /// A group of CPUs is no setting of a device.
+    #[error(
+        "`group` is no setting of a device: make a group with Engine::group_new, and give it the device's instances with Engine::group_attach"
+    )]
+    Group,
+    /// A setting was refused; those before it are as they were.
+    #[error(transparent)]
+    Refused(#[from] NotApplied<Place, EngineWriteError>),
+}
+
 impl Engine {
+    /// Sets what a mode says of a device's instances: deferral, suspension, and who polls (what `napier run --mode` sets of an interface of
+    /// the kernel). The other half is the event context's ([`EventContext::set_mode`](crate::event::EventContext::set_mode)) or, in
+    /// `busy-read`, the socket's.
+    ///
+    /// ```
+    /// use napier_runtime::event::EventContext;
+    /// # use napier_runtime::doc_link;
+    ///
+    /// let (engine, device, _) = doc_link()?;
+    /// let context = EventContext::new(&engine);
+    /// engine.set_mode(&device, "suspend20".parse()?)?;
+    /// context.set_mode("suspend20".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SetModeError`]; nothing is changed then.
+    pub fn set_mode(&self, device: &DeviceHandle, mode: Mode) -> Result<(), SetModeError> {
+        if mode == Mode::Group {
+            return Err(SetModeError::Group);
+        }
+        plan::apply(&mut EngineSink::Device(self, device), &mode.plan())?;
+        Ok(())
+    }
+
     /// napi-get without an id: all enabled instances, of one device if `ifindex` is given, in the
     /// kernel's order.
     ///

@@ -33,6 +33,7 @@ use crate::tx::PerThread;
 #[doc(hidden)]
 pub use add::AddLinkError;
 pub use builder::{EngineBuilder, StartError};
+pub use control::SetModeError;
 #[doc(hidden)]
 pub use control::{AffinityError, RssError};
 use devices::EngineDevices;

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Weak};
 
+use napier_core::control::mode::Mode;
 use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest, resume_on_close};
 
 use crate::event::errors::{AddError, DeleteError, ModifyError};
@@ -142,6 +143,16 @@ impl EventContext {
         let params = request.check(self.state().host.cap_net_admin())?;
         self.state().params.store(params);
         Ok(())
+    }
+
+    /// Sets what a mode says of a context's parameters: what an epoll instance gets of `napier run --mode`. All zero if it says nothing, as in
+    /// `base` and `deferX`. The other half is the device's (`Engine::set_mode`). In `fullbusy` a wait is to have a
+    /// timeout of a millisecond at least, for one that must not wait never polls again and again.
+    ///
+    /// # Errors
+    /// None today: no mode has parameters that need a capability.
+    pub fn set_mode(&self, mode: Mode) -> Result<(), EpollParamsError> {
+        self.set_params(mode.plan().context().unwrap_or_default().into())
     }
 
     /// The busy-polling parameters (`EPIOCGPARAMS`); all zero in a new context.
