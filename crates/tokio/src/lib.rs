@@ -1,0 +1,47 @@
+//! Sockets of the Napier engine for tokio: [`TcpStream`], [`TcpListener`] and [`UdpSocket`] with tokio's traits, beside whatever else the
+//! runtime does.
+//!
+//! A [`Reactor`] is the engine's part of a tokio runtime. It has an event context whose descriptor stands in the runtime's own
+//! epoll, and a task that hands events on. While there is traffic the task polls the context and makes no system call; when there is none it
+//! sleeps as all tasks do.
+//!
+//! ```
+//! use napier_tokio::{Reactor, TcpListener, TcpStream};
+//! use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // An engine with a link in memory; `Engine::add_xdp` takes an interface.
+//!     let (engine, device, peer) = napier_runtime::doc_link()?;
+//!     let reactor = Reactor::start(&engine)?;
+//!     let listener = TcpListener::bind(&reactor, device.netns(), "10.77.0.1:7".parse()?)?;
+//!     let answers = tokio::spawn(async move {
+//!         let (mut stream, _) = listener.accept().await?;
+//!         let mut buffer = [0; 64];
+//!         let bytes = stream.read(&mut buffer).await?;
+//!         stream.write_all(&buffer[..bytes]).await
+//!     });
+//!     let mut stream = TcpStream::connect(&reactor, peer.netns(), "10.77.0.1:7".parse()?).await?;
+//!     stream.write_all(b"hello").await?;
+//!     let mut answer = [0; 5];
+//!     stream.read_exact(&mut answer).await?;
+//!     assert_eq!(&answer, b"hello");
+//!     answers.await??;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Modes
+//! [`Reactor::set_params`] has the busy-polling parameters of the context, as `EPIOCSPARAMS` has them for an epoll instance: with
+//! `prefer_busy_poll` and devices whose interrupts are suspended it is `suspendX`, with a busy-poll time `napibusy`. The thread that runs the reactor's task
+//! polls in it: other tasks of that thread wait for as long, so a busy-poll time is at most
+//! [`BUSY_POLL_USECS_MAX`].
+
+mod reactor;
+mod socket;
+mod tcp;
+mod udp;
+
+pub use reactor::{BUSY_POLL_USECS_MAX, Reactor};
+pub use tcp::{TcpListener, TcpStream};
+pub use udp::UdpSocket;

@@ -1,0 +1,268 @@
+//! The engine's part of a runtime: a context, and the task that hands its events on.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{
+    EpollParamsError, EpollParamsRequest, Event, EventContext, Interest, Pollable, Timeout, WaitError,
+};
+use tokio::io::Interest as Readiness;
+use tokio::io::unix::AsyncFd;
+use tokio::task::AbortHandle;
+
+/// Longest busy-poll time of a reactor, in busy-poll microseconds: as exact as tokio's timers are.
+pub const BUSY_POLL_USECS_MAX: u32 = 1000;
+
+/// Members of a reactor's context.
+const MEMBERS_MAX: u32 = 1 << 17;
+/// Events that one turn of the task hands on, before others have their turn.
+const EVENTS_PER_TURN: usize = 64;
+/// What sockets are watched for: once, edge by edge.
+const WATCHED: Interest = Interest::IN.with(Interest::OUT).with(Interest::RDHUP).with(Interest::EDGE);
+
+/// The engine's part of a tokio runtime; clones name the same one. With the last clone and the last socket its task ends.
+#[derive(Clone)]
+pub struct Reactor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    context: EventContext,
+    sockets: Arc<Sockets>,
+    task: AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Reactor {
+    /// Begins a reactor for sockets of `engine`, in the runtime that the caller runs in.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM of `eventfd(2)`; what the runtime says to the descriptor.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, and in one without its I/O driver (`enable_io`).
+    pub fn start(engine: &Engine) -> io::Result<Self> {
+        let context = EventContext::with_members_max(engine, MEMBERS_MAX);
+        context.descriptor()?;
+        let sockets = Arc::new(Sockets::default());
+        // The call that took its place is unsafe, for descriptors that may be closed meanwhile: a context's own is not, while there is one.
+        #[expect(deprecated, reason = "the safe one of the two")]
+        let descriptor = AsyncFd::with_interest(context.clone(), Readiness::READABLE)?;
+        let turns = Turns { descriptor, sockets: sockets.clone(), events: [Event::default(); EVENTS_PER_TURN] };
+        let task = tokio::spawn(turns).abort_handle();
+        Ok(Self { shared: Arc::new(Shared { context, sockets, task }) })
+    }
+
+    /// Sets the busy-polling parameters, which act on sockets that are added after it, and on others from their next event on.
+    ///
+    /// # Errors
+    /// As [`EventContext::set_params`]; a busy-poll time above [`BUSY_POLL_USECS_MAX`] is out of range here.
+    pub fn set_params(&self, request: EpollParamsRequest) -> Result<(), EpollParamsError> {
+        if request.busy_poll_usecs > BUSY_POLL_USECS_MAX {
+            return Err(EpollParamsError::Invalid("busy_poll_usecs (a reactor polls for 1000 at most)"));
+        }
+        self.shared.context.set_params(request)
+    }
+
+    /// The context that the reactor waits for: its counters and parameters.
+    #[must_use]
+    pub fn context(&self) -> &EventContext {
+        &self.shared.context
+    }
+
+    /// Watches a socket, which does not block from now on.
+    pub(crate) fn watch<S: Pollable>(&self, socket: &S) -> io::Result<Watching> {
+        let (number, waiters) = self.shared.sockets.enter();
+        let watching = Watching { number, waiters, reactor: self.clone() };
+        self.shared.context.add(socket, WATCHED, number)?;
+        Ok(watching)
+    }
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").field("context", &self.shared.context).finish_non_exhaustive()
+    }
+}
+
+/// A socket among those that are watched, until this is dropped. Its membership ends with the socket.
+pub(crate) struct Watching {
+    number: u64,
+    waiters: Arc<Waiters>,
+    reactor: Reactor,
+}
+
+impl Watching {
+    pub(crate) fn reactor(&self) -> &Reactor {
+        &self.reactor
+    }
+
+    pub(crate) fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.reactor.shared.sockets.leave(self.number);
+    }
+}
+
+/// In which direction a task waits.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    const BOTH: [Self; 2] = [Self::Read, Self::Write];
+
+    /// What ends its wait.
+    const fn ended_by(self) -> Interest {
+        let always = Interest::ERR.with(Interest::HUP);
+        match self {
+            Self::Read => Interest::IN.with(Interest::RDHUP).with(always),
+            Self::Write => Interest::OUT.with(always),
+        }
+    }
+}
+
+/// The tasks that wait for one socket: the last that asked, in each direction, as tokio's own sockets have it.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    wakers: [Mutex<Option<Waker>>; 2],
+}
+
+impl Waiters {
+    /// The task of `cx` waits. It tries once more after this.
+    pub(crate) fn wait(&self, direction: Direction, cx: &Context<'_>) {
+        let mut waker = lock(&self.wakers[direction as usize]);
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    fn tell(&self, ready: Interest) {
+        for direction in Direction::BOTH {
+            if ready.intersects(direction.ended_by()) {
+                let waker = lock(&self.wakers[direction as usize]).take();
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+        }
+    }
+}
+
+/// The sockets of a reactor by number: place and generation, so that an event of one that is gone tells no other.
+#[derive(Default)]
+struct Sockets(Mutex<Places>);
+
+#[derive(Default)]
+struct Places {
+    places: Vec<Numbered>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Numbered {
+    generation: u32,
+    waiters: Option<Arc<Waiters>>,
+}
+
+impl Sockets {
+    fn enter(&self) -> (u64, Arc<Waiters>) {
+        let mut guard = lock(&self.0);
+        let Places { places, free } = &mut *guard;
+        let at = free.pop().unwrap_or_else(|| {
+            places.push(Numbered::default());
+            u32::try_from(places.len() - 1).expect("fewer sockets than a context has members")
+        });
+        let place = &mut places[at as usize];
+        let waiters = Arc::<Waiters>::default();
+        place.waiters = Some(waiters.clone());
+        (u64::from(place.generation) << 32 | u64::from(at), waiters)
+    }
+
+    fn leave(&self, number: u64) {
+        let mut places = lock(&self.0);
+        let at = number as u32; // the lower half
+        let place = &mut places.places[at as usize];
+        place.generation = place.generation.wrapping_add(1);
+        place.waiters = None;
+        places.free.push(at);
+    }
+
+    fn tell(&self, events: &[Event]) {
+        for event in events {
+            let waiters = {
+                let places = lock(&self.0);
+                let place = &places.places[event.data as u32 as usize];
+                let is_meant = u64::from(place.generation) == event.data >> 32;
+                place.waiters.clone().filter(|_| is_meant)
+            };
+            if let Some(waiters) = waiters {
+                waiters.tell(event.events);
+            }
+        }
+    }
+
+    /// The engine has stopped: all tasks look.
+    fn tell_all(&self) {
+        let all: Vec<_> = lock(&self.0).places.iter().filter_map(|place| place.waiters.clone()).collect();
+        all.iter().for_each(|waiters| waiters.tell(Interest::ERR));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing that is locked here panics")
+}
+
+/// The reactor's task.
+struct Turns {
+    descriptor: AsyncFd<EventContext>,
+    sockets: Arc<Sockets>,
+    events: [Event; EVENTS_PER_TURN],
+}
+
+impl Future for Turns {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { descriptor, sockets, events } = &mut *self;
+        loop {
+            match descriptor.get_ref().wait(events, Timeout::Outside) {
+                Ok(0) => {}
+                Ok(found) => {
+                    sockets.tell(&events[..found]);
+                    // Behind the tasks that were told. Not by yielding: the runtime would look at its own descriptors each time.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Err(WaitError::Stopped) => {
+                    sockets.tell_all();
+                    return Poll::Ready(());
+                }
+                Err(WaitError::NoRoom) => unreachable!("there is room"),
+            }
+            // Nothing, and the descriptor is not readable from here on. What the runtime knows of it may be older.
+            match descriptor.poll_read_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(mut readable)) => readable.clear_ready(),
+                // The runtime ends.
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+            }
+        }
+    }
+}
