@@ -38,8 +38,8 @@ pub(crate) const MACHINE: &str = "epyc-7662-cx5";
 /// Options of `napier advise`.
 #[derive(clap::Args)]
 pub(crate) struct AdviseArgs {
-    /// Requests per second over all queues, such as 120k; with --live or --pcap those that were seen, faster or slower [default there: as they were]
-    #[arg(long, alias = "load", value_name = "RATE", value_parser = units::rate, required_unless_present_any = ["judge", "live", "pcap"])]
+    /// Requests per second over all queues, such as 120k; with --live, --pcap or --arrivals those that were seen, faster or slower [default there: as they were]
+    #[arg(long, alias = "load", value_name = "RATE", value_parser = units::rate, required_unless_present_any = ["judge", "live", "pcap", "arrivals"])]
     rate: Option<u64>,
 
     /// Watch the program of --pid for so long, and take its requests, its connections and its CPU time for the workload; it needs root
@@ -53,6 +53,10 @@ pub(crate) struct AdviseArgs {
     /// Take the requests in a file of captured packets for the workload: pcap or pcapng, as `tcpdump -w FILE` writes it
     #[arg(long, value_name = "FILE", conflicts_with = "connections")]
     pcap: Option<PathBuf>,
+
+    /// Take the requests in a log for the workload: lines of a time in us, a connection and, if it is known, the time of service in us, with commas between
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["connections", "live", "pcap"])]
+    arrivals: Option<PathBuf>,
 
     /// The server's port in that file [default: the one that most others send to]
     #[arg(long, value_name = "PORT", requires = "pcap")]
@@ -100,7 +104,7 @@ pub(crate) struct AdviseArgs {
     measure: bool,
 
     /// Instead of advice for a rate: at each load of these comparisons, hold the advice against what was measured there
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html", "anyway", "live", "pcap"])]
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with_all = ["rate", "peak", "service", "queues", "connections", "html", "anyway", "live", "pcap", "arrivals"])]
     judge: Option<Vec<PathBuf>>,
 
     /// Modes, instead of all and a sweep of their time-outs
@@ -115,7 +119,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Advise on a machine whose predictions were 50 % off or more where they were held against measurements, too
+    /// Advise on a machine whose predictions were more than 30 % off where they were held against measurements, too
     #[arg(long)]
     anyway: bool,
 
@@ -144,7 +148,7 @@ pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result
     let service: Option<Service> =
         args.service.as_deref().map(units::service).transpose().map_err(|error| usage(error.into()))?;
     let page = args.page.target()?;
-    if args.live.is_none() && args.pcap.is_none() {
+    if args.live.is_none() && args.pcap.is_none() && args.arrivals.is_none() {
         // Before anything runs.
         asked(args, service.clone(), None).map_err(usage)?;
     }
@@ -172,7 +176,11 @@ pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result
     if !args.json {
         print(&advise::answer(&advice, device))?;
     }
-    let looked = if args.quick { Ok(()) } else { look_for_flips(&machine, &mut advice, effort, interrupted) };
+    let looked = if args.quick || advice.left_out > 0 {
+        Ok(())
+    } else {
+        look_for_flips(&machine, &mut advice, effort, interrupted)
+    };
     if args.json {
         let mut json = advise::json(&advice, device);
         if let Some(seen) = &seen {
@@ -184,15 +192,20 @@ pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result
     }
     crate::output::write(page.as_ref(), || advise_page(&advice, device))?;
     looked?;
+    if advice.left_out > 0 {
+        return Err(advise::AdviseError::Interrupted.into());
+    }
     // The advice is told; the status says that what was wanted is not reached, or may not be.
     if advice.choice.verdict == Verdict::Reaches { Ok(()) } else { Err(crate::ExitWith(1).into()) }
 }
 
 /// What there is to see, if that is asked for.
 fn look(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result<Option<Seen>> {
-    Ok(match (args.live, args.pid, &args.pcap) {
-        (Some(span), Some(pid), _) => Some(seen::live(pid, args.dev.as_deref(), span, interrupted)?),
-        (_, _, Some(path)) => Some(seen::captured(path, args.port, args.queues.unwrap_or(1))?),
+    let queues = args.queues.unwrap_or(1);
+    Ok(match (args.live, args.pid, &args.pcap, &args.arrivals) {
+        (Some(span), Some(pid), ..) => Some(seen::live(pid, args.dev.as_deref(), span, interrupted)?),
+        (_, _, Some(path), _) => Some(seen::captured(path, args.port, queues)?),
+        (.., Some(path)) => Some(seen::logged(path, queues)?),
         _ => None,
     })
 }
@@ -305,6 +318,9 @@ fn judge(args: &AdviseArgs, files: &[PathBuf], interrupted: &AtomicBool) -> anyh
             let modes: Vec<Mode> = at.map(|row| row.mode).collect();
             let workload = Workload { rate_rps, ..comparison.workload.clone() };
             let advice = advise::advise(&machine, &workload, &goal, &modes, effort, interrupted, &|_, _| ())?;
+            if advice.left_out > 0 {
+                return Err(advise::AdviseError::Interrupted.into());
+            }
             let service = workload.service.as_ref().map(ToString::to_string);
             all.extend(calibrate::judge(&goal, &comparison.rows, rate_rps, advice.choice.mode, service));
         }

@@ -38,7 +38,7 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Write the machine file also if its predictions are 50 % off or more, or no p99 was a mode's
+    /// Write the machine file also if its predictions are more than 30 % off, or no p99 was a mode's
     #[arg(long, requires = "out")]
     anyway: bool,
 

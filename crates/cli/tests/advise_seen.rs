@@ -118,16 +118,40 @@ fn captured_packets_are_a_workload_with_their_bursts() {
     assert!(text(&page).contains("seen") && text(&page).contains("assumed"), "{}", text(&page));
 }
 
+/// A log has what the packets have, and beside it what each request took.
+#[test]
+fn a_log_of_requests_is_a_workload_with_their_times() {
+    let folder = Folder::new("advise-arrivals");
+    let log = |service: &str| {
+        let line = |nth: u32| format!("{}.5,client{}{service}\n", nth * 100, nth % 20);
+        let file = folder.file("requests.csv");
+        std::fs::write(&file, (0..2_000).map(line).collect::<String>()).expect("written");
+        let output = napier(&[&["advise", "--arrivals", &file][..], &FEW].concat());
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)))
+    };
+    let (without, with) = (log(""), log(",20"));
+    let seen = &with["seen"];
+    assert_eq!((&seen["requests"], &seen["connections"]), (&2_000.into(), &20.into()), "{seen}");
+    assert!(seen["burstiness"].as_f64() < Some(0.5), "by a clock: {seen}");
+    assert_eq!(with["workload"]["service"], "as in the log");
+    // 10,000 requests a second, 20 us each.
+    let cpu_pct = |document: &Value| document["rows"][0]["cpu_pct"].as_f64().expect("a number");
+    let more = cpu_pct(&with) - cpu_pct(&without);
+    assert!((17.0..23.0).contains(&more), "{more}");
+}
+
 #[test]
 fn what_cannot_be_a_workload_is_told() {
     let folder = Folder::new("advise-pcap");
-    let (few, wrong, none) = (folder.file("few"), folder.file("wrong"), folder.file("none"));
+    let (few, wrong, none, log) = (folder.file("few"), folder.file("wrong"), folder.file("none"), folder.file("log"));
+    std::fs::write(&log, "1,a\nsoon,a\n").expect("written");
     std::fs::write(&few, captured(20)).expect("written");
     std::fs::write(&wrong, "not packets").expect("written");
     for (args, told) in [
         (&["advise", "--pcap", &few][..], "too few"),
         (&["advise", "--pcap", &few, "--port", "80"], "to port 80"),
         (&["advise", "--pcap", &wrong], "is no file of packets"),
+        (&["advise", "--arrivals", &log], "line 2: `soon,a` is no request"),
         (&["advise", "--pcap", &none], "No such file"),
         (&["advise", "--pcap", "/dev/zero"], "it is a device"),
         (&["advise", "--live", "1s"], "--pid"),

@@ -115,6 +115,17 @@ impl fmt::Display for Service {
 }
 
 impl Service {
+    /// A distribution of times that were seen, in ns; those that are no time count as the least that is. `None` without any.
+    #[must_use]
+    pub fn of_times_ns(name: &str, mut times_ns: Vec<f64>) -> Option<Self> {
+        times_ns.sort_by(f64::total_cmp);
+        let count = times_ns.len().min(BUCKETS_MAX);
+        // Of more than there may be buckets every so many.
+        let nth = |at: usize| times_ns[at * times_ns.len() / count].clamp(1.0, SERVICE_NS_MAX);
+        let buckets = (0..count).map(|at| (nth(at), (at + 1) as f64 / count as f64)).collect();
+        (count > 0).then(|| Self { name: name.to_owned(), times: Times::Histogram(buckets) })
+    }
+
     /// Mean time, in µs.
     pub fn mean_us(&self) -> f64 {
         let mean_ns = match &self.times {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow, bail};
 use napier_core::control::{QueryError, QueueKind};
 use napier_core::time::Span;
 use napier_kv::service::Service;
-use napier_lab::advise::{RecordedArrivals, pcap};
+use napier_lab::advise::{RecordedArrivals, log, pcap};
 use napier_lab::machines::MachineFile;
 use napier_linux::cost::CpuMeter;
 use napier_linux::explain::{Arrivals, Explainer, refused};
@@ -54,6 +54,9 @@ pub(crate) struct Seen {
     assumed: Vec<String>,
     #[serde(skip)]
     pub(crate) recorded: Arc<RecordedArrivals>,
+    /// What requests took, where a log says it.
+    #[serde(skip)]
+    logged: Option<Service>,
 }
 
 impl Seen {
@@ -84,6 +87,7 @@ impl Seen {
             user_us: None,
             assumed,
             recorded: Arc::new(recorded),
+            logged: None,
         })
     }
 
@@ -99,6 +103,13 @@ impl Seen {
 
     /// What each request takes the program beside what a machine has for it, if that was seen; what is assumed of it is noted.
     pub(crate) fn service(&mut self, machine: &MachineFile) -> Option<Service> {
+        if let Some(service) = self.logged.clone() {
+            self.assume(format!(
+                "requests take the program {:.2} us in the mean, spread as in the log, beside what the machine file has for each",
+                service.mean_us()
+            ));
+            return Some(service);
+        }
         let Some(user_us) = self.user_us else {
             self.assume("a request takes the program no more than the machine file says: give --service".to_owned());
             return None;
@@ -234,6 +245,16 @@ pub(crate) fn captured(path: &Path, port: Option<u16>, queues: u16) -> anyhow::R
         );
     }
     Ok(seen)
+}
+
+/// Reads a log of requests.
+pub(crate) fn logged(path: &Path, queues: u16) -> anyhow::Result<Seen> {
+    let usage = |why: String| Usage(anyhow!("--arrivals {}: {why}", path.display()));
+    let text = given::read_text(path, FILE_MAX).map_err(|error| usage(error.to_string()))?;
+    let found = log::requests(&text).map_err(|error| usage(error.to_string()))?;
+    let recorded = RecordedArrivals::new(found.length, found.requests).expect("there are requests");
+    let seen = Seen::new(path.display().to_string(), recorded, queues)?;
+    Ok(Seen { logged: found.service, ..seen })
 }
 
 /// As the kernel stamps its events.

@@ -57,6 +57,7 @@ const HOW: &[(&str, How)] = &[
     ("advise --judge", How::Not("wants comparisons of several loads on a quiet machine")),
     ("advise --live", How::Not("wants a program with traffic, and half a minute: crates/cli/tests/advise_seen.rs")),
     ("advise --pcap", How::Not("wants packets that were captured: crates/cli/tests/advise_seen.rs")),
+    ("advise --arrivals", How::Not("wants a log of requests: crates/cli/tests/advise_seen.rs")),
     ("tcpdump", How::Not("captures until it is ended")),
     ("--judge 'cmd:", How::Not("wants a script that prints a number")),
     ("--measure", How::Not("measures for minutes; crates/cli/tests/advise.rs does it shorter")),

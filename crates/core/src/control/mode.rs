@@ -4,6 +4,8 @@
 //! Suspend IRQs during application busy periods", section "Benchmark configs & descriptions". Of busy-read: the script
 //! in the cover letter of "net: Add support to do threaded napi busy poll".
 
+mod words;
+
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;

@@ -58,6 +58,7 @@ pub fn json(advice: &Advice, device: &str) -> Value {
         "why": sentence(advice),
         "seeds_agreeing": advice.agreeing.0,
         "seeds": advice.agreeing.1,
+        "modes_not_run": advice.left_out,
         "sensitivity": serde_json::to_value(&advice.effects).expect("numbers and texts always serialize"),
         "commands": commands(&advice.choice, device),
     })

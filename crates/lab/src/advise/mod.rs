@@ -9,6 +9,7 @@
 
 mod choose;
 mod json;
+pub mod log;
 pub mod pcap;
 mod predict;
 mod sensitivity;
@@ -84,6 +85,8 @@ pub struct Advice {
     pub choice: Choice,
     /// Of the seeds, each by itself, how many give the same choice.
     pub agreeing: (u16, u16),
+    /// Modes of the sweep that were not run, for it was told to stop.
+    pub left_out: usize,
     /// What the choice is most sensitive to; empty if it was not looked for.
     pub effects: Vec<Effect>,
 }
@@ -104,7 +107,7 @@ pub enum AdviseError {
     Interrupted,
 }
 
-/// Runs every mode, chooses, and says what would change the choice.
+/// Runs every mode, chooses, and says what would change the choice. If it is told to stop it chooses among the modes that are done.
 ///
 /// # Errors
 /// [`AdviseError`].
@@ -117,7 +120,11 @@ pub fn advise(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Advice, AdviseError> {
-    let (rows, at_peak) = predict::at_rate_and_peak(machine, workload, modes, effort, stop, progress)?;
+    let (mut rows, at_peak) = predict::at_rate_and_peak(machine, workload, modes, effort, stop, progress)?;
+    if workload.peak_rps.is_some() {
+        rows.truncate(at_peak.len());
+    }
+    let left_out = modes.len() - rows.len();
     let seeds = effort.seeds;
     let (choice, agreeing) = choose::choose_by_most(goal, &rows, &at_peak, seeds);
     let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::machines::Origin::Fitted).count();
@@ -131,9 +138,10 @@ pub fn advise(
         at_peak,
         choice,
         agreeing: (agreeing, seeds),
+        left_out,
         effects: Vec::new(),
     };
-    if effort.sensitivity {
+    if effort.sensitivity && left_out == 0 {
         advice.effects = look_for_flips(machine, &advice, effort, stop, progress)?;
     }
     Ok(advice)

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{AdviseError, Effort, Workload};
 use crate::loads::Load;
-use crate::machines::{KnownError, MachineFile, clients_of, core_of};
+use crate::machines::{KnownError, MachineFile, clients_of, core_of, fullest_queue, queue_connections};
 use crate::modes::Mode;
 use crate::parallel::in_parallel;
 
@@ -22,6 +22,8 @@ pub const MODES: &str = "base,defer10,defer20,defer50,defer100,defer200,napibusy
 const POINTS: usize = 4096;
 /// Requests of one run, so that 99 % of them is a figure.
 pub(crate) const REQUESTS: u64 = 20_000;
+/// Queues that are simulated of a server with more.
+const LOOKED_AT: u16 = 4;
 /// Bounds of a run's length.
 const LENGTH_MS: (u64, u64) = (20, 2_000);
 /// Nothing counts before.
@@ -81,15 +83,59 @@ pub fn simulate(
     extent: Extent,
     stop: &AtomicBool,
 ) -> Option<Figures> {
-    let service_ns: Arc<[u64]> = workload.service.as_ref().map_or_else(Vec::new, |it| it.points_ns(POINTS)).into();
-    let connections = (workload.connections / workload.queues).max(1);
-    let core = core_of(machine, mode, service_ns);
-    let queue_rps = match load {
-        Load::Max => None,
-        Load::Rps(rate_rps) => Some((rate_rps / u64::from(workload.queues)).max(1)),
+    let queues = u64::from(workload.queues);
+    let load_of_queue = match load {
+        Load::Max => Load::Max,
+        Load::Rps(rate_rps) => Load::Rps((rate_rps / queues).max(1)),
     };
-    let clients = clients_of(machine, connections, queue_rps.map_or(Load::Max, Load::Rps));
-    let length = Length { warm_up: WARM_UP, measured: extent.measured(queue_rps) };
+    let queue = OfQueue { connections: (workload.connections / workload.queues).max(1), load: load_of_queue };
+    simulate_queue(machine, (workload, load), queue, mode, seed, extent, stop)
+}
+
+/// What comes to a queue.
+#[derive(Copy, Clone, PartialEq, Debug)]
+struct OfQueue {
+    connections: u16,
+    load: Load,
+}
+
+impl OfQueue {
+    fn rps(self) -> Option<u64> {
+        if let Load::Rps(rate_rps) = self.load { Some(rate_rps) } else { None }
+    }
+}
+
+/// Queues that stand for all that a server has at a rate over all of them, from the emptiest to the fullest; and beside them the
+/// fullest of all, which says whether the server keeps up.
+fn queues_of(workload: &Workload, rate_rps: u64) -> (Vec<OfQueue>, Option<OfQueue>) {
+    let Workload { queues, connections, .. } = *workload;
+    let of = |connections: u16, rps: u64| OfQueue { connections, load: Load::Rps(rps.max(1)) };
+    if queues == 1 || workload.recorded.is_some() {
+        // What was recorded says by itself which connections have how much.
+        return (vec![of((connections / queues).max(1), rate_rps / u64::from(queues))], None);
+    }
+    let all = queue_connections(connections, queues, queues.min(LOOKED_AT));
+    let of_all = all.iter().copied().map(u64::from).sum::<u64>() * u64::from(queues);
+    let looked_at = all.iter().map(|own| of(*own, rate_rps * u64::from(*own) * all.len() as u64 / of_all));
+    let fullest = fullest_queue(connections, queues);
+    let most_rps = rate_rps * u64::from(fullest) / u64::from(connections);
+    (looked_at.collect(), Some(of(fullest, most_rps)))
+}
+
+/// A run of a queue; the load of the whole server says how much faster a recording is.
+fn simulate_queue(
+    machine: &MachineFile,
+    (workload, load): (&Workload, Load),
+    queue: OfQueue,
+    mode: Mode,
+    seed: u64,
+    extent: Extent,
+    stop: &AtomicBool,
+) -> Option<Figures> {
+    let service_ns: Arc<[u64]> = workload.service.as_ref().map_or_else(Vec::new, |it| it.points_ns(POINTS)).into();
+    let core = core_of(machine, mode, service_ns);
+    let clients = clients_of(machine, queue.connections, queue.load);
+    let length = Length { warm_up: WARM_UP, measured: extent.measured(queue.rps()) };
     let setting = match (&workload.recorded, load) {
         (Some(recorded), Load::Rps(rate_rps)) => {
             // Each run has another of the queues.
@@ -177,7 +223,7 @@ pub(crate) fn is_sustained<'a>(runs: impl Iterator<Item = &'a Figures> + Clone, 
     sum(&|run| run.answered) >= due * SUSTAINED - due.sqrt() * DEVIATIONS && working_ns < ns * WORKING_MAX
 }
 
-/// Every mode at the workload's rate, and at its peak; without a peak those are none.
+/// Every mode at the workload's rate, and at its peak; without a peak those are none. As many as were done when it was told to stop.
 pub(super) fn at_rate_and_peak(
     machine: &MachineFile,
     workload: &Workload,
@@ -190,7 +236,8 @@ pub(super) fn at_rate_and_peak(
     Ok((at(workload.rate_rps)?, workload.peak_rps.map_or(Ok(Vec::new()), at)?))
 }
 
-/// Every mode at a rate over all queues, in order; a queue and what belongs to it are simulated.
+/// Every mode at a rate over all queues, in order, or as many as were done when it was told to stop; queues and what belongs to them are
+/// simulated.
 pub(super) fn predict(
     machine: &MachineFile,
     workload: &Workload,
@@ -201,22 +248,34 @@ pub(super) fn predict(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Predicted>, AdviseError> {
     let seeds = u64::from(effort.seeds);
-    let runs: Vec<(Mode, u64)> = modes.iter().flat_map(|mode| (1..=seeds).map(|seed| (*mode, seed))).collect();
-    let one = |(mode, seed): &(Mode, u64)| {
-        simulate(machine, workload, Load::Rps(rate_rps), *mode, *seed, Extent::Requests(REQUESTS), stop)
+    let (mut queues, fullest) = queues_of(workload, rate_rps);
+    let looked_at = queues.len();
+    queues.extend(fullest);
+    // All queues for as long, or the emptier ones would count for more.
+    let of_mean = Some((rate_rps / u64::from(workload.queues)).max(1));
+    let extent = Extent::Time(Extent::Requests(REQUESTS / looked_at as u64).measured(of_mean));
+    let of_seed = |mode: Mode, seed: u64| {
+        let own = (0..).map(move |nth: u64| seed + (nth << 32)); // chance of its own
+        own.zip(queues.iter().copied()).map(move |(seed, queue)| (mode, seed, queue))
+    };
+    let of_mode = |mode: &Mode| (1..=seeds).flat_map(|seed| of_seed(*mode, seed)).collect::<Vec<_>>();
+    let runs: Vec<(Mode, u64, OfQueue)> = modes.iter().flat_map(of_mode).collect();
+    let one = |(mode, seed, queue): &(Mode, u64, OfQueue)| {
+        simulate_queue(machine, (workload, Load::Rps(rate_rps)), *queue, *mode, *seed, extent, stop)
     };
     let results: Vec<Option<Figures>> =
         in_parallel(&runs, effort.jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
     let mut rows = Vec::with_capacity(modes.len());
-    for (mode, runs) in modes.iter().zip(results.chunks(effort.seeds.into())) {
+    for (mode, runs) in modes.iter().zip(results.chunks(queues.len() * usize::from(effort.seeds))) {
         let runs: Option<Vec<&Figures>> = runs.iter().map(Option::as_ref).collect();
-        let Some(runs) = runs else { return Err(AdviseError::Interrupted) };
+        let Some(runs) = runs else { break };
         if let Some(why) = runs.iter().find_map(|run| run.broken.clone()) {
             return Err(AdviseError::Broken { mode: *mode, why });
         }
-        rows.push(together(*mode, rate_rps, workload.queues, &runs, &machine.known));
+        let ran = RanQueues { queues: &queues, looked_at, of: workload.queues, runs: &runs };
+        rows.push(together(*mode, rate_rps, &ran, &machine.known));
     }
-    Ok(rows)
+    if rows.is_empty() { Err(AdviseError::Interrupted) } else { Ok(rows) }
 }
 
 /// What a run of a queue says, over so many queues. Latencies count from when a request was due.
@@ -232,28 +291,55 @@ impl Ran {
     /// Of a run of one queue.
     #[must_use]
     pub fn of(run: &Figures, queues: u16) -> Self {
-        let mut latency = run.from_due_ns.clone();
+        Self::of_all(&[run], queues)
+    }
+
+    /// Of runs of queues that stand for all.
+    fn of_all(runs: &[&Figures], queues: u16) -> Self {
+        let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.from_due_ns.iter().copied()).collect();
         latency.sort_unstable();
-        let ns = run.measured.ns as f64;
+        let ns = runs.iter().map(|run| run.measured.ns).sum::<u64>() as f64;
+        let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
         Self {
-            achieved_rps: run.answered as f64 * 1e9 / ns * f64::from(queues),
+            achieved_rps: sum(&|run| run.answered) * 1e9 / ns * f64::from(queues),
             p50_us: percentile_us(&latency, 50),
             p99_us: percentile_us(&latency, 99),
-            cpu_pct: run.account.busy().ns as f64 * 100.0 / ns,
+            cpu_pct: sum(&|run| run.account.busy().ns) * 100.0 / ns,
         }
     }
 }
 
-fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures], known: &KnownError) -> Predicted {
-    let queue_rps = load_rps as f64 / f64::from(queues);
-    let by_seed: Vec<BySeed> = runs
-        .iter()
-        .map(|run| {
-            let Ran { achieved_rps, p99_us, cpu_pct, .. } = Ran::of(run, queues);
-            let sustained = is_sustained(std::iter::once(*run), queue_rps);
-            BySeed { achieved_rps, sustained, p99_us, cpu_pct }
-        })
-        .collect();
+/// Runs of a mode: of each seed those of the queues, one after the other.
+struct RanQueues<'a> {
+    queues: &'a [OfQueue],
+    /// So many of them stand for all; what is behind them is the fullest.
+    looked_at: usize,
+    /// Queues of the server.
+    of: u16,
+    runs: &'a [&'a Figures],
+}
+
+impl RanQueues<'_> {
+    /// Whether every queue keeps up, by the runs of some seeds.
+    fn are_sustained(&self, runs: &[&Figures]) -> bool {
+        let of = |nth: usize| runs.iter().copied().skip(nth).step_by(self.queues.len());
+        let rps = |queue: &OfQueue| queue.rps().unwrap_or(0) as f64;
+        self.queues.iter().enumerate().all(|(nth, queue)| is_sustained(of(nth), rps(queue)))
+    }
+
+    fn by_seed(&self) -> Vec<BySeed> {
+        let of_seed = |runs: &[&Figures]| {
+            let Ran { achieved_rps, p99_us, cpu_pct, .. } = Ran::of_all(&runs[..self.looked_at], self.of);
+            BySeed { achieved_rps, sustained: self.are_sustained(runs), p99_us, cpu_pct }
+        };
+        self.runs.chunks(self.queues.len()).map(of_seed).collect()
+    }
+}
+
+fn together(mode: Mode, load_rps: u64, ran: &RanQueues<'_>, known: &KnownError) -> Predicted {
+    let queues = ran.of;
+    let runs: Vec<&Figures> =
+        ran.runs.chunks(ran.queues.len()).flat_map(|all| &all[..ran.looked_at]).copied().collect();
     let sorted = |of: &dyn Fn(&Figures) -> Vec<u64>| {
         let mut all: Vec<u64> = runs.iter().flat_map(|run| of(run)).collect();
         all.sort_unstable();
@@ -275,7 +361,7 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures], known: &K
         mode,
         load_rps,
         achieved_rps,
-        sustained: is_sustained(runs.iter().copied(), queue_rps),
+        sustained: ran.are_sustained(ran.runs),
         p50_us: percentile_us(&latency, 50),
         p95_us: percentile_us(&latency, 95),
         p99_us,
@@ -288,7 +374,7 @@ fn together(mode: Mode, load_rps: u64, queues: u16, runs: &[&Figures], known: &K
         // A CPU has no more time than all of it.
         cpu_range_pct: range(cpu_pct, off.cpu).map(|(low, high)| (low, high.min(cpu_pct.max(100.0)))),
         interrupts_per_s: sum(&|run| run.interrupts) * 1e9 / ns * f64::from(queues),
-        by_seed,
+        by_seed: ran.by_seed(),
     }
 }
 

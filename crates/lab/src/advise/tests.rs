@@ -180,18 +180,18 @@ fn advice_is_the_same_for_any_number_of_threads() {
     assert!(words.contains("the server itself takes") && words.contains("predictions were"), "{page}");
 }
 
-/// What the queues beside it do is nothing to a queue and its clients.
+/// What the queues beside it do is nothing to a queue and its clients: with more queues only the fullest has more connections.
 #[test]
 fn a_queue_is_the_same_beside_however_many_others() {
     let machine = server_named("epyc-7662-cx5").unwrap();
-    let modes = Mode::parse_list("base,suspend20,fullbusy").unwrap();
+    let modes = Mode::parse_list("defer50,suspend20,fullbusy").unwrap();
     let of = |queues: u16| {
         let rate_rps = 75_000 * u64::from(queues);
         let workload = Workload {
             rate_rps,
             peak_rps: None,
             queues,
-            connections: 400 * queues,
+            connections: 200 * queues,
             cpus: queues,
             service: None,
             recorded: None,
@@ -199,12 +199,29 @@ fn a_queue_is_the_same_beside_however_many_others() {
         let effort = Effort { seeds: 1, jobs: 2, sensitivity: false };
         let stop = AtomicBool::new(false);
         let rows = predict(&machine, &workload, rate_rps, &modes, effort, &stop, &|_, _| ()).unwrap();
-        rows.iter().map(|row| (row.p50_us, row.p99_us, row.cpu_pct)).collect::<Vec<_>>()
+        rows.iter().flat_map(|row| [row.p50_us, row.p99_us, row.cpu_pct]).collect::<Vec<_>>()
     };
     let one = of(1);
-    for queues in [8, 64, 128] {
-        assert_eq!(of(queues), one, "{queues} queues");
+    for queues in [8, 64, 256] {
+        let many = of(queues);
+        let worst = one.iter().zip(&many).map(|(one, many)| (many / one - 1.0).abs()).fold(0.0, f64::max);
+        assert!(worst < 0.05, "{queues} queues: {many:?}, one: {one:?}");
     }
+}
+
+/// The mean queue keeps up, and the fullest does not.
+#[test]
+fn a_server_keeps_up_if_its_fullest_queue_does() {
+    let machine = server_named("epyc-7662-cx5").unwrap();
+    let stop = AtomicBool::new(false);
+    let (workload, effort) = small();
+    let at = |queues: u16, connections: u16| {
+        let rate_rps = 118_000 * u64::from(queues);
+        let workload = Workload { rate_rps, queues, connections, cpus: queues, service: None, ..workload.clone() };
+        predict(&machine, &workload, rate_rps, &[Mode::Base], effort, &stop, &|_, _| ()).unwrap().remove(0)
+    };
+    let (one, many) = (at(1, 200), at(8, 1600));
+    assert!(one.sustained && !many.sustained, "{one:?} {many:?}");
 }
 
 /// Many connections, each of which asks seldom: the load is the same, and so is what is advised.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Advice, Choice, Effect, Goal, Predicted, Verdict};
+use crate::machines::fullest_queue;
 use crate::modes::Mode;
 use crate::wrap::wrapped;
 
@@ -22,8 +23,16 @@ pub fn answer(advice: &Advice, device: &str) -> String {
     if let Some(why) = advice.known.distrust() {
         wrap(&mut page, &format!("NOT TO BE BELIEVED: {why}."));
     }
+    if advice.left_out > 0 {
+        let all = advice.rows.len() + advice.left_out;
+        wrap(
+            &mut page,
+            &format!("Interrupted: {} of {all} modes were run; the others are not judged.", advice.rows.len()),
+        );
+    }
     wrap(&mut page, &(said(advice) + leave_it(advice)));
     wrap(&mut page, &asked(advice));
+    wrap(&mut page, &in_words(advice));
     let others = others(advice);
     let width = others.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
     for (what, row) in others {
@@ -40,6 +49,7 @@ pub fn answer(advice: &Advice, device: &str) -> String {
     wrap(&mut page, near(advice).trim_start());
     wrap(&mut page, &certainty(advice));
     wrap(&mut page, &whose(advice));
+    wrap(&mut page, &uneven(advice));
     what_that_sets(&mut page, advice, device);
     page
 }
@@ -192,6 +202,27 @@ fn said(advice: &Advice) -> String {
         );
     }
     said
+}
+
+/// What the choice is, and what it asks of kernel and program.
+fn in_words(advice: &Advice) -> String {
+    let mode = advice.choice.mode;
+    let asks = mode.asks_for().map_or_else(String::new, |what| format!(" It needs {what}."));
+    format!("{mode}: {}.{asks}", mode.in_words())
+}
+
+/// How connections are taken to fall on queues.
+fn uneven(advice: &Advice) -> String {
+    let workload = &advice.workload;
+    if workload.queues == 1 || workload.recorded.is_some() {
+        return String::new();
+    }
+    format!(
+        "Connections fall on queues as a hash lets them: the fullest of {} is taken to have {} of {}, and a mode is overloaded if that queue is.",
+        workload.queues,
+        fullest_queue(workload.connections, workload.queues),
+        workload.connections
+    )
 }
 
 /// What is said of `base`, which is what there is.

@@ -39,7 +39,6 @@ pub fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Cor
     let set = mode.plan();
     let (tunables, threaded) = instance_settings(&set);
     Core {
-        costs: machine.costs,
         disturbance: machine.disturbance,
         hz: machine.hz,
         moderates: !machine.apply.is_zero(),
@@ -49,9 +48,9 @@ pub fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Cor
         apart: threaded == ThreadedSetting::BusyPoll,
         epoll: set.context().unwrap_or_default(),
         wait: set.wait(),
-        events_max: EVENTS_MAX,
         warm_max: machine.warm_max,
         service_ns,
+        ..Core::of(machine.costs, EVENTS_MAX)
     }
 }
 

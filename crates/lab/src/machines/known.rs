@@ -8,7 +8,7 @@ use napier_scenario::read::{Node, Table};
 use crate::modes::Mode;
 
 /// From this error on predictions say nothing, in percent.
-pub const ERROR_MAX_PCT: f64 = 50.0;
+pub const ERROR_MAX_PCT: f64 = 30.0;
 /// A core that works for so much of the time is near its limit, where errors are others, in percent.
 const FULL_PCT: f64 = 80.0;
 /// Largest error of a file, in percent.
@@ -44,7 +44,7 @@ pub struct KnownError {
 pub enum Distrust {
     /// It is too far off.
     #[error(
-        "its predictions were {off_pct:.0} % off where they were held against measurements: from {ERROR_MAX_PCT} % on they say nothing"
+        "its predictions were {off_pct:.0} % off where they were held against measurements; above {ERROR_MAX_PCT} % they do not tell modes apart"
     )]
     Far {
         /// The larger of both errors.
@@ -113,11 +113,13 @@ impl KnownError {
         Self { fit_pct, held_back_pct, offs: Vec::new() }
     }
 
-    /// How far predictions of a mode were off on a core that works for so much of the time; `None`: nothing says so.
+    /// How far predictions of a mode were off on a core that works for so much of the time; `None`: nothing says so. Where no row of the
+    /// kind was on the same side of the limit of a core, those of the other side say more than nothing.
     #[must_use]
     pub fn off(&self, mode: Mode, working_pct: f64) -> Option<Off> {
         let of = |name: &str| self.offs.iter().find(|(known, _)| *known == name).map(|(_, off)| *off);
-        kind(mode, working_pct).and_then(of).or_else(|| of("all"))
+        let other_side = if working_pct > FULL_PCT { 0.0 } else { 100.0 };
+        [working_pct, other_side].into_iter().find_map(|at| of(kind(mode, at)?)).or_else(|| of("all"))
     }
 
     /// A row was measured; p99 and CPU are what they were of what was predicted. `None` for p99: it was not the mode's.
@@ -233,7 +235,7 @@ mod tests {
     }
 
     fn known() -> KnownError {
-        let mut known = KnownError { fit_pct: Some(24.0), held_back_pct: Some(31.0), offs: Vec::new() };
+        let mut known = KnownError { fit_pct: Some(24.0), held_back_pct: Some(29.0), offs: Vec::new() };
         known.add_mode(Mode::Base, 40.0, 1.786, 0.85);
         known.add_mode(Mode::Suspend0, 50.0, 2.534, 0.96);
         known.add_mode(Mode::Suspend { us: 20 }, 50.0, 0.93, 1.004);
@@ -253,7 +255,8 @@ mod tests {
         let known = known();
         let base = known.off(Mode::Base, 79.0).unwrap();
         assert_eq!((base.rows, base.p99, base.cpu), (2, Some((1.0, 2.54)), Some((0.85, 1.0))));
-        assert_eq!(known.off(Mode::Base, 81.0), None);
+        assert_eq!(known.off(Mode::Base, 81.0), Some(base), "nothing else is known");
+        assert_eq!(known.off(Mode::Defer { us: 20 }, 10.0), None);
         assert_eq!(known.off(Mode::Threaded, 10.0), None);
         let mut all = known;
         all.add("all", None, 2.0);

@@ -3,8 +3,8 @@
 mod core;
 mod files;
 mod known;
-
-use std::sync::Arc;
+mod spread;
+mod storage;
 
 use napier_core::time::Span;
 use napier_scenario::ParseError;
@@ -15,6 +15,8 @@ use napier_sim::machine::{Disturbance, Work, WorkCosts};
 pub use self::core::{clients_of, core_of, instance_settings};
 pub use files::{MachineError, machine, server_named};
 pub use known::{Distrust, ERROR_MAX_PCT, KnownError, Off, percent, root_mean_square, table as error_table};
+pub use spread::{fullest_queue, queue_connections};
+pub use storage::{Quantiles, Storage, points_ns};
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +60,8 @@ pub struct Parameter {
     pub origin: Origin,
     /// What it was fitted to: rows such as `base@200K`, or `base` for all rows of a mode.
     pub rows: Vec<String>,
+    /// Half or twice of it is as near to what was published, so that its value says nothing of the machine.
+    pub hardly_determined: bool,
     /// Source or reason.
     pub why: String,
 }
@@ -69,6 +73,8 @@ pub struct MachineFile {
     pub text: String,
     /// What it is.
     pub title: String,
+    /// What is known of its kernel, such as what is switched off in it.
+    pub kernel: Option<String>,
     /// Cycles in a microsecond.
     pub clock_mhz: u32,
     /// Jiffies per second.
@@ -130,38 +136,8 @@ pub struct Wire {
     pub mbit_s: u64,
 }
 
-/// A storage device, and the program in front of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Storage {
-    /// What the device takes, for small and for large operations; zero: there is none.
-    pub times: [Quantiles; 2],
-    /// What the program computes for each operation, in ns.
-    pub program_ns: u64,
-}
-
-/// A distribution of times, in ns: the least, then so many of a thousand are at most that long, the most.
-pub type Quantiles = [u64; 6];
-
-/// Of a thousand, at each of the [`Quantiles`].
-const PER_MILLE: [u64; 6] = [0, 500, 950, 990, 999, 1000];
-/// Points of a distribution that is drawn from.
-const POINTS: u64 = 10_000;
-
-/// Equally likely points of a distribution, in ns: between quantiles by straight lines, and by squares from 95 of 100 on, where such
-/// distributions bend.
-#[must_use]
-pub fn points_ns(of: &Quantiles) -> Arc<[u64]> {
-    let point = |nth: u64| {
-        let at = PER_MILLE.windows(2).position(|two| nth * 1000 < two[1] * POINTS).expect("below the last");
-        let (from, to) = (PER_MILLE[at] * POINTS, PER_MILLE[at + 1] * POINTS);
-        let (part, whole) = (nth * 1000 - from, to - from);
-        let step = of[at + 1] - of[at];
-        let by = step * part / whole;
-        of[at] + if PER_MILLE[at] < 950 { by } else { by * part / whole }
-    };
-    (0..POINTS).map(point).collect()
-}
-
+const KEYS: &[&str] =
+    &["title", "kernel", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire", "storage", "error"];
 const SPEED: &[&str] = &[
     "after-hard-irq",
     "after-timer-irq",
@@ -222,8 +198,7 @@ impl MachineFile {
     }
 
     fn read(whole: Table<'_>) -> Result<Self, ParseError> {
-        let whole =
-            whole.only(&["title", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire", "storage", "error"])?;
+        let whole = whole.only(KEYS)?;
         let is_pair = whole.has("wire");
         if is_pair && whole.has("client") {
             return Err(whole.need("wire")?.error("a machine has clients, or it is two hosts on a wire"));
@@ -257,6 +232,7 @@ impl MachineFile {
         Ok(Self {
             text: String::new(),
             title: whole.need("title")?.text("what the machine is")?.to_owned(),
+            kernel: whole.map("kernel", |node| node.text("what its kernel is").map(str::to_owned))?,
             clock_mhz: whole.need("clock-mhz")?.number(1..=100_000)?,
             hz: whole.number("hz", 1..=10_000, 1000)?,
             costs,
@@ -342,7 +318,8 @@ impl Reader {
 
 fn figure(name: String, node: &Node<'_>) -> Result<Parameter, ParseError> {
     let table = node.table("a figure such as { ns = 100, origin = \"estimated\", why = \"...\" }")?;
-    let table = table.only(&["ns", "pct", "per-100k", "count", "mbit-s", "origin", "rows", "why"])?;
+    let table =
+        table.only(&["ns", "pct", "per-100k", "count", "mbit-s", "origin", "rows", "hardly-determined", "why"])?;
     let units: Vec<&'static str> = UNITS.into_iter().filter(|unit| table.has(unit)).collect();
     let [unit] = units[..] else { return Err(node.error("a figure has one unit: ns, pct, per-100k, count or mbit-s")) };
     let origin = table.need("origin")?.word(Origin::named, &Origin::WORDS)?;
@@ -350,7 +327,12 @@ fn figure(name: String, node: &Node<'_>) -> Result<Parameter, ParseError> {
     if (origin == Origin::Fitted) == rows.is_empty() {
         return Err(node.error("what is fitted names the rows that it was fitted to, and nothing else does"));
     }
+    let hardly_determined = table.flag("hardly-determined", false)?;
+    if hardly_determined && origin != Origin::Fitted {
+        return Err(node.error("only what was fitted may be hardly determined by it"));
+    }
     Ok(Parameter {
+        hardly_determined,
         name,
         value: table.need(unit)?.number(0..=VALUE_MAX)?,
         unit,

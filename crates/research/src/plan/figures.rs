@@ -12,6 +12,8 @@ pub type Predicted = Vec<(&'static str, f64)>;
 /// All that there are. Those of the last lines are of senders on transmit queues.
 pub const NAMES: &[&str] = &[
     "qps",
+    "qps_spread_pct",
+    "delivered_pct",
     "transactions_per_s",
     "avg_us",
     "p50_us",
@@ -121,6 +123,8 @@ impl Together<'_> {
         let clock_mhz = self.plan.machine.as_ref().map_or(0, |machine| machine.clock_mhz);
         Some(match name {
             "qps" => self.per_s(|run| run.answered) * self.plan.alike(),
+            "delivered_pct" => self.sum(|run| run.answered) * 100.0 / self.sum(|run| run.due.unwrap_or(0)).max(1.0),
+            "qps_spread_pct" => self.spread_pct(),
             "transactions_per_s" => self.per_s(|run| run.latency_ns.len() as u64),
             "avg_us" => {
                 self.latency.iter().map(|ns| *ns as f64).sum::<f64>() / self.latency.len().max(1) as f64 / 1000.0
@@ -164,6 +168,15 @@ impl Together<'_> {
             "steps" => self.sum(|run| run.steps),
             _ => return None,
         })
+    }
+
+    /// From the slowest run to the fastest, of their mean.
+    fn spread_pct(&self) -> f64 {
+        let rates = self.runs.iter().map(|run| run.answered as f64 / run.measured.ns.max(1) as f64);
+        let (least, most) =
+            rates.clone().fold((f64::INFINITY, 0.0_f64), |(least, most), rate| (least.min(rate), most.max(rate)));
+        let mean = rates.sum::<f64>() / self.runs.len().max(1) as f64;
+        if mean > 0.0 { (most - least) / mean * 100.0 } else { 0.0 }
     }
 
     fn busy(&self) -> f64 {

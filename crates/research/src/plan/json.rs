@@ -6,8 +6,8 @@ use napier_lab::loads::Load;
 use napier_lab::machines::Parameter;
 use serde::{Deserialize, Serialize};
 
-use super::score::{Errors, Score, error, pairs};
-use super::{Plan, PlanCell, PlanKind, PlanLoad};
+use super::score::{Errors, ModeOrder, Score, error, pairs};
+use super::{Plan, PlanCell, PlanKind};
 
 /// The whole. What is said of a server alone is absent elsewhere.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -57,6 +57,8 @@ pub struct JsonOrder {
     pub load_rps: Load,
     pub tau_p99: f64,
     pub tau_cpu: f64,
+    #[serde(default)]
+    pub tau_cycles: f64,
 }
 
 /// One figure of the machine.
@@ -67,6 +69,8 @@ pub struct JsonParameter {
     pub unit: String,
     pub origin: String,
     pub rows: Vec<String>,
+    #[serde(default)]
+    pub hardly_determined: bool,
     pub why: String,
 }
 
@@ -84,6 +88,7 @@ impl From<&Parameter> for JsonParameter {
             unit: parameter.unit.to_owned(),
             origin: parameter.origin.name().to_owned(),
             rows: parameter.rows.clone(),
+            hardly_determined: parameter.hardly_determined,
             why: parameter.why.clone(),
         }
     }
@@ -92,10 +97,11 @@ impl From<&Parameter> for JsonParameter {
 /// A plan's cells and score.
 #[must_use]
 pub fn json(plan: &Plan, cells: &[PlanCell], score: &Score) -> JsonPlan {
-    let order = |(load, tau_p99, tau_cpu): &(PlanLoad, f64, f64)| JsonOrder {
-        load_rps: load.load,
-        tau_p99: *tau_p99,
-        tau_cpu: *tau_cpu,
+    let order = |order: &ModeOrder| JsonOrder {
+        load_rps: order.load.load,
+        tau_p99: order.p99,
+        tau_cpu: order.cpu,
+        tau_cycles: order.cycles,
     };
     JsonPlan {
         title: plan.title.clone(),

@@ -3,6 +3,7 @@
 use napier_core::group::Policy;
 use napier_lab::modes::Mode;
 
+use super::set::OwnSettings;
 use crate::contention::plan::Path;
 
 /// What a plan is of.
@@ -41,6 +42,8 @@ pub struct With {
     pub policy: Policy,
     /// How senders of a queue get along.
     pub path: Path,
+    /// What a plan's author sets on a server.
+    pub own: OwnSettings,
 }
 
 impl With {
@@ -53,6 +56,7 @@ impl With {
         own_busy_poll: false,
         policy: Policy::Delay,
         path: Path::List,
+        own: OwnSettings::NOTHING,
     };
 
     const fn polling(busy_usecs: u32) -> Self {
@@ -144,6 +148,8 @@ impl PlanKind {
                 "published",
                 "queues",
                 "connections",
+                "datagrams",
+                "arrivals",
                 "modes",
                 "loads",
                 "warm-up",
@@ -222,6 +228,7 @@ impl PlanKind {
                 "p50_us",
                 "p95_us",
                 "p99_us",
+                "p999_us",
                 "cpu_pct",
                 "cpu_user_pct",
                 "cpu_system_pct",
@@ -243,6 +250,7 @@ impl PlanKind {
             Self::UdpStream => &["mpps", "cpu_pct"],
             Self::TcpRr | Self::RemoteSsd => &[
                 "qps",
+                "qps_spread_pct",
                 "p50_us",
                 "p90_us",
                 "p95_us",

@@ -102,6 +102,12 @@ fn length(table: &Table<'_>, warm_up: Span) -> Result<Length, ParseError> {
     Ok(Length { warm_up: table.short_span("warm-up", warm_up)?, measured: measured(table)? })
 }
 
+/// The rate of a log.
+pub(super) fn as_recorded(whole: &Table<'_>, rate_rps: u64) -> Result<PlanLoad, ParseError> {
+    let length = length(whole, Span::from_ms(100))?;
+    Ok(PlanLoad { load: Load::Rps(rate_rps), asked: Asked::Requests, length })
+}
+
 /// The loads of a plan.
 pub(super) fn loads(whole: &Table<'_>, kind: PlanKind) -> Result<Vec<PlanLoad>, ParseError> {
     let none = Length { warm_up: Span::ZERO, measured: Span::ZERO };

@@ -7,6 +7,7 @@
 //! A plan names a machine, modes and loads; nothing that was measured is in either but the figures that a machine file says it was
 //! fitted to. `docs/plans.md` describes both files. [`kind`](PlanKind) has what differs from one kind of plan to another.
 
+mod arrivals;
 mod figures;
 mod files;
 mod json;
@@ -14,15 +15,18 @@ mod kind;
 mod load;
 mod page;
 mod published;
+mod questions;
 mod read;
 mod result;
 mod run;
 mod score;
+mod set;
 mod table;
 
 use napier_core::group::Settings;
 use napier_lab::machines::MachineFile;
 
+pub use arrivals::PlanArrivals;
 pub use figures::{NAMES, Predicted, of};
 pub use files::{PlanError, named, names};
 pub use json::{JsonCell, JsonPlan, json};
@@ -30,10 +34,15 @@ pub use kind::{PlanKind, PlanMode, With};
 pub use load::{Asked, PlanLoad};
 pub use page::page;
 pub use published::Published;
+pub use questions::{Questions, questions};
 pub use result::{Results, ResultsError, merge};
 pub use run::{PlanCell, run};
-pub use score::{Score, score};
+pub use score::{ModeOrder, Score, score};
+pub use set::OwnSettings;
 pub use table::table;
+
+/// The figures of a table of datagrams.
+const DATAGRAMS: &[&str] = &["qps", "delivered_pct", "p50_us", "p99_us", "cpu_pct"];
 
 /// A plan with its machine and what was published.
 #[derive(Clone, Debug)]
@@ -52,6 +61,10 @@ pub struct Plan {
     pub machine: Option<Box<MachineFile>>,
     /// How many there are of what.
     pub scale: Scale,
+    /// Requests are datagrams to one socket for each queue, and no one waits for an answer.
+    pub datagrams: bool,
+    /// Requests come as a log has them; none: by chance.
+    pub arrivals: Option<PlanArrivals>,
     /// Runs of each cell.
     pub seeds: u16,
     /// The first of their seeds.
@@ -126,6 +139,7 @@ impl Plan {
     #[must_use]
     pub fn columns(&self) -> &[&'static str] {
         match &self.published.columns[..] {
+            [] if self.datagrams => DATAGRAMS,
             [] => self.kind.columns(),
             // Those of the event loop have a table with as many as a page is wide.
             columns if self.kind == PlanKind::EventLoop && columns.starts_with(self.kind.columns()) => {
@@ -138,6 +152,7 @@ impl Plan {
     /// The figures that its cells have.
     fn figures(&self) -> Vec<&'static str> {
         let mut names = self.kind.figures().to_vec();
+        names.extend(self.datagrams.then_some("delivered_pct"));
         let more = self.published.columns.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>();
         names.extend(more);
         names
@@ -159,10 +174,13 @@ impl Plan {
         }
     }
 
-    /// Figures of the machine, and how many of them were fitted.
-    fn parameters(&self) -> (usize, usize) {
+    /// How many figures the machine has, and how many of them were fitted.
+    fn parameters(&self) -> String {
         let parameters = self.machine.as_ref().map_or(&[][..], |machine| &machine.parameters);
-        (parameters.len(), parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count())
+        let fitted = parameters.iter().filter(|parameter| !parameter.rows.is_empty()).count();
+        let hardly = parameters.iter().filter(|parameter| parameter.hardly_determined).count();
+        let hardly = if hardly > 0 { format!(", {hardly} of these hardly determined by it") } else { String::new() };
+        format!("{} figures of the machine, {fitted} of them fitted{hardly}", parameters.len())
     }
 }
 

@@ -1,15 +1,19 @@
 //! Plan files, of whatever kind.
 
 use napier_core::group::{DELAY_TARGET_MAX, DELAY_TARGET_MIN, Settings};
+use napier_core::moderation::Coalesce;
+use napier_lab::loads::Load;
 use napier_lab::machines::{self, MachineFile};
 use napier_lab::modes::Mode;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table, read_file};
 use napier_sim::machine::smp::Many;
 
+use super::arrivals::PlanArrivals;
 use super::kind::With;
-use super::load::loads;
+use super::load::{as_recorded, loads};
 use super::published::Published;
+use super::set::OwnSettings;
 use super::{Plan, PlanKind, PlanMode, Scale};
 use crate::transmit::published::{QUEUES, SENDERS};
 
@@ -49,9 +53,27 @@ impl Plan {
         let found = whole.in_order().into_iter().find(|(key, _)| *key == "kind");
         let kind = found.map_or(Ok(PlanKind::EventLoop), |(_, node)| node.word(PlanKind::named, &PlanKind::WORDS))?;
         let whole = whole.only(kind.keys())?;
-        let scale = scale(&whole, kind)?;
+        let arrivals = match kind {
+            PlanKind::EventLoop => whole.map("arrivals", PlanArrivals::read)?,
+            _ => None,
+        };
+        let scale = scale(&whole, kind, arrivals.as_ref())?;
         let modes = modes(&whole, kind)?;
-        let loads = loads(&whole, kind)?;
+        let loads = match &arrivals {
+            Some(arrivals) if !whole.has("loads") => vec![as_recorded(&whole, arrivals.rate_rps())?],
+            _ => loads(&whole, kind)?,
+        };
+        let is_closed = loads.iter().any(|load| load.load == Load::Max);
+        if arrivals.is_some() && is_closed {
+            return Err(whole
+                .need("arrivals")?
+                .error("requests of a log come at rates, and not as fast as they are answered"));
+        }
+        let datagrams = kind == PlanKind::EventLoop && whole.flag("datagrams", false)?;
+        if datagrams && (is_closed || arrivals.is_some()) {
+            let error = "no one waits for them: loads are rates by chance, and neither \"max\" nor a log";
+            return Err(whole.need("datagrams")?.error(error));
+        }
         let machine =
             if kind == PlanKind::UdpStream { None } else { Some(Box::new(machine_of(&whole, kind, machine)?)) };
         let mut published = whole.map("published", Published::read)?.unwrap_or_default();
@@ -67,6 +89,8 @@ impl Plan {
             loads,
             machine,
             scale,
+            datagrams,
+            arrivals,
             seeds: match kind {
                 PlanKind::UdpStream => 1,
                 _ => whole.number("seeds", 1..=1000, if kind == PlanKind::EventLoop { 3 } else { 1 })?,
@@ -77,10 +101,18 @@ impl Plan {
     }
 }
 
-fn scale(whole: &Table<'_>, kind: PlanKind) -> Result<Scale, ParseError> {
+fn scale(whole: &Table<'_>, kind: PlanKind, arrivals: Option<&PlanArrivals>) -> Result<Scale, ParseError> {
     Ok(match kind {
         PlanKind::EventLoop => {
             let queues = whole.need("queues")?.number(1..=1024)?;
+            if let Some(arrivals) = arrivals {
+                if whole.has("connections") || arrivals.connections() < queues {
+                    return Err(whole
+                        .need("arrivals")?
+                        .error("connections are those of the log, at least one for each queue"));
+                }
+                return Ok(Scale::Queues { queues, connections: arrivals.connections() });
+            }
             let connections: u16 = whole.need("connections")?.number(1..=60_000)?;
             if !connections.is_multiple_of(queues) {
                 let error = format!("the connections of {queues} queues are equally many each");
@@ -184,19 +216,27 @@ fn mode(node: &Node<'_>, kind: PlanKind) -> Result<PlanMode, ParseError> {
     if node.text("").is_ok() {
         return named_mode(node, kind).map(|(name, mode, with)| PlanMode { name, mode, with });
     }
-    let table = node.table("a mode, or { name = \"...\", mode = \"base\", rx-usecs = 16, ... }")?.only(BESIDE)?;
+    let is_server = kind == PlanKind::EventLoop;
+    let table = node.table("a mode, or { name = \"...\", mode = \"base\", rx-usecs = 16, ... }")?;
+    let table = table.only(if is_server { OwnSettings::KEYS } else { BESIDE })?;
     let (_, mode, with) = named_mode(&table.need("mode")?, kind)?;
-    Ok(PlanMode {
-        name: table.need("name")?.text("what the document calls it")?.to_owned(),
-        mode,
-        with: With {
+    let name = table.need("name")?.text("what the document calls it")?.to_owned();
+    let with = if is_server {
+        With { own: OwnSettings::read(&table)?, ..with }
+    } else {
+        With {
             rx_usecs: table.number("rx-usecs", 0..=1_000_000, with.rx_usecs)?,
             rx_frames: table.number("rx-frames", 0..=1_000_000, with.rx_frames)?,
             busy_usecs: table.number("busy-poll", 0..=1_000_000, with.busy_usecs)?,
             separate: table.flag("separate", with.separate)?,
             ..with
-        },
-    })
+        }
+    };
+    let (usecs, frames) = with.own.coalescing().unwrap_or((with.rx_usecs, with.rx_frames));
+    if Coalesce::new(usecs, frames).is_err() {
+        return Err(node.error("rx-frames alone lets the last frames wait for ever: give rx-usecs too"));
+    }
+    Ok(PlanMode { name, mode, with })
 }
 
 fn named_mode(node: &Node<'_>, kind: PlanKind) -> Result<(String, Mode, With), ParseError> {

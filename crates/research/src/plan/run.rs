@@ -9,7 +9,7 @@ use napier_core::group::Settings;
 use napier_core::sockopt::SocketBusy;
 use napier_core::time::Span;
 use napier_lab::loads::Load;
-use napier_lab::machines::{MachineFile, clients_of, core_of, points_ns};
+use napier_lab::machines::{MachineFile, clients_of, core_of, points_ns, queue_connections};
 use napier_lab::modes::Mode;
 use napier_lab::parallel::in_parallel;
 use napier_sim::machine::bulk::{Flows, Polls};
@@ -19,15 +19,13 @@ use napier_sim::machine::smp::{Many, Polling};
 use napier_sim::machine::{Work, WorkCosts};
 
 use super::figures::{of_senders, together};
-use super::{Asked, Plan, PlanKind, PlanLoad, PlanMode, Predicted, Scale};
+use super::{Asked, Plan, PlanArrivals, PlanKind, PlanLoad, PlanMode, Predicted, Scale};
 use crate::contention::{self, Outcome};
 
 /// Deferral of the document's script: `napi_defer_hard_irqs`, `gro_flush_timeout`.
 const DEFER: (u32, Span) = (100, Span::from_us(15));
 /// Bytes of a request to read, and of an answer to a write, with what a protocol puts around them; estimated.
 const COMMAND_BYTES: u32 = 128;
-/// Operations up to this are small.
-const SMALL_BYTES: u32 = 64 << 10;
 
 /// A cell of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,22 +104,15 @@ fn one(plan: &Plan, load: PlanLoad, mode: &PlanMode, seed: u64, stop: &AtomicBoo
         };
         return (!stop.load(Ordering::Relaxed)).then_some(came);
     };
-    let setting = setting(plan, machine, load, mode);
+    let setting = setting(plan, machine, load, mode, (seed - plan.seed) as usize);
     let of = Experiment { setting, length: load.length, seed };
     figures::run_or_stop(&of, stop).map(|figures| Came::Simulated(Box::new(figures)))
 }
 
-/// What is simulated of a cell.
-fn setting(plan: &Plan, machine: &MachineFile, load: PlanLoad, mode: &PlanMode) -> Setting {
+/// What is simulated of a cell in its nth run.
+fn setting(plan: &Plan, machine: &MachineFile, load: PlanLoad, mode: &PlanMode, nth: usize) -> Setting {
     match (plan.scale, load.asked) {
-        (Scale::Queues { queues, connections }, _) => {
-            let of_queue = match load.load {
-                Load::Max => Load::Max,
-                Load::Rps(rate) => Load::Rps(rate / u64::from(queues)),
-            };
-            let core = core_of(machine, mode.mode, [].into());
-            Setting::Server(core, clients_of(machine, connections / queues, of_queue))
-        }
+        (Scale::Queues { queues, connections }, _) => queue(plan, machine, load.load, mode, (nth, queues, connections)),
         (Scale::Hosts { .. }, _) => Setting::Flows(flows(plan, machine, mode, load)),
         (Scale::Server { connections, full_rps, group }, Asked::OfServer(cpus, nodes, shape)) => {
             let polling = match mode.mode {
@@ -149,6 +140,35 @@ fn setting(plan: &Plan, machine: &MachineFile, load: PlanLoad, mode: &PlanMode) 
             Setting::Pair(hosts(plan.kind, machine, mode), Traffic { load: load.load, delay, wire, wire_noise })
         }
     }
+}
+
+/// One of the queues of a server and what comes to it: each run has another.
+fn queue(
+    plan: &Plan,
+    machine: &MachineFile,
+    load: Load,
+    mode: &PlanMode,
+    (nth, queues, connections): (usize, u16, u16),
+) -> Setting {
+    let service_ns = plan.arrivals.as_ref().map_or_else(|| [].into(), PlanArrivals::service_ns);
+    let core = mode.with.own.put_into(core_of(machine, mode.mode, service_ns));
+    if let (Some(arrivals), Load::Rps(rate_rps)) = (&plan.arrivals, load) {
+        let clients = clients_of(machine, 1, Load::Rps((rate_rps / u64::from(queues)).max(1)));
+        return Setting::Replayed(core, clients, arrivals.of_queue(nth, queues, rate_rps));
+    }
+    // Together the queues that are run are asked for what all are.
+    let all = queue_connections(connections, queues, plan.seeds);
+    let of_all: u64 = all.iter().copied().map(u64::from).sum();
+    let own = all[nth];
+    let of_queue = match load {
+        Load::Max => Load::Max,
+        Load::Rps(rate) => {
+            let share = rate * u64::from(own) * all.len() as u64 / (of_all * u64::from(queues));
+            Load::Rps(share.max(1))
+        }
+    };
+    let clients = clients_of(machine, own, of_queue);
+    if plan.datagrams { Setting::Datagrams(core, clients) } else { Setting::Server(core, clients) }
 }
 
 /// Both hosts of a pair in a mode.
@@ -191,9 +211,7 @@ fn flows(plan: &Plan, machine: &MachineFile, mode: &PlanMode, load: PlanLoad) ->
     let wire = machine.wire.expect("it was read with one");
     let none: Arc<[u64]> = Arc::new([]);
     let (request_bytes, response_bytes, storage_ns) = match load.asked {
-        Asked::Operations(bytes) => {
-            (COMMAND_BYTES, bytes, points_ns(&machine.storage.times[usize::from(bytes > SMALL_BYTES)]))
-        }
+        Asked::Operations(bytes) => (COMMAND_BYTES, bytes, points_ns(&machine.storage.times_of(bytes))),
         Asked::Messages(request, response) => (request, response, none),
         other => unreachable!("{other:?} is no load of many threads"),
     };

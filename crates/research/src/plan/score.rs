@@ -6,7 +6,7 @@ use napier_lab::machines::{KnownError, percent, root_mean_square};
 use super::{Plan, PlanCell, PlanKind, PlanLoad};
 
 /// Part of a load that is answered where a server keeps up.
-const KEEPS_UP: f64 = 0.985;
+pub(super) const KEEPS_UP: f64 = 0.985;
 /// A prediction this near is near, in percent.
 pub(super) const NEAR_PCT: f64 = 5.0;
 const INSTRUCTIONS: &str = "instructions_per_query_corrected";
@@ -66,8 +66,21 @@ pub struct ServerScore {
     pub max_qps_pct: Option<f64>,
     /// How far rows below MAX were off where the server keeps up, as the machine's file should have it.
     pub known: KnownError,
-    /// Agreement of the order of modes by p99 and by CPU within each load: 1 all pairs, -1 none (Kendall's tau).
-    pub order: Vec<(PlanLoad, f64, f64)>,
+    /// Agreement of the order of modes within each load.
+    pub order: Vec<ModeOrder>,
+}
+
+/// Whether modes come out in the published order: 1 all pairs, -1 none (Kendall's tau).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ModeOrder {
+    /// At this load.
+    pub load: PlanLoad,
+    /// By p99.
+    pub p99: f64,
+    /// By CPU as the document's tool counts it, by ticks, which miss short interrupts of timers.
+    pub cpu: f64,
+    /// By cycles of the CPUs per query.
+    pub cycles: f64,
 }
 
 /// Scores cells against what was published; those that were not are left out.
@@ -101,7 +114,8 @@ fn of_server(plan: &Plan, cells: &[PlanCell]) -> ServerScore {
             let both = |cell: &&&PlanCell| found(cell, name).map(|(_, was, is)| (was, is));
             kendall(&rows.iter().filter_map(both).collect::<Vec<_>>())
         };
-        (rows.len() > 1).then(|| (*load, tau("p99_us"), tau("cpu_pct")))
+        let cycles = || tau("cycles_per_query_corrected");
+        (rows.len() > 1).then(|| ModeOrder { load: *load, p99: tau("p99_us"), cpu: tau("cpu_pct"), cycles: cycles() })
     });
     let unfitted = pairs_of.iter().filter(below_max).filter(|cell| !plan.is_fitted(cell));
     let per_query = unfitted.filter_map(|cell| found(cell, INSTRUCTIONS)).map(|(_, was, is)| error(was, is).abs());
@@ -114,7 +128,7 @@ fn of_server(plan: &Plan, cells: &[PlanCell]) -> ServerScore {
 }
 
 /// Errors of rows that the simulated server keeps up with, as advice has to know them.
-fn known(plan: &Plan, cells: &[&PlanCell]) -> KnownError {
+pub(super) fn known(plan: &Plan, cells: &[&PlanCell]) -> KnownError {
     let mut known = KnownError::default();
     let (mut fitted, mut others) = (Vec::new(), Vec::new());
     for cell in cells {

@@ -2,9 +2,11 @@
 
 use std::fmt::{self, Write};
 
+use napier_lab::machines::queue_connections;
 use napier_lab::wrap::counted;
 
-use super::score::{Errors, NEAR_PCT, Pair, Score, error, shown_pairs};
+use super::questions::{Questions, questions};
+use super::score::{Errors, ModeOrder, NEAR_PCT, Pair, Score, error, shown_pairs};
 use super::{Plan, PlanCell, PlanKind, Scale};
 
 mod groups;
@@ -16,6 +18,9 @@ const SERVER: [usize; 6] = [7, 5, 5, 5, 3, 6];
 #[must_use]
 pub fn table(plan: &Plan, cells: &[PlanCell], score: &Score) -> String {
     let mut text = format!("{}\n{}\n", plan.title, plan.machine_title());
+    if let Some(kernel) = plan.machine.as_ref().and_then(|machine| machine.kernel.as_deref()) {
+        text += &format!("kernel: {kernel}\n");
+    }
     let written = if plan.kind == PlanKind::Groups && plan.published.rows.is_empty() {
         groups::write(&mut text, plan, cells)
     } else {
@@ -45,7 +50,7 @@ fn write_rows(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score)
         line(text, plan, cell)?;
     }
     text.push('\n');
-    closing(text, plan, score)
+    closing(text, plan, cells, score)
 }
 
 fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> fmt::Result {
@@ -88,7 +93,7 @@ fn digits(name: &str) -> usize {
     usize::from(name.ends_with("_pct") || ["mpps", "work_per_poll", "events_per_wait"].contains(&name))
 }
 
-fn closing(text: &mut String, plan: &Plan, score: &Score) -> fmt::Result {
+fn closing(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) -> fmt::Result {
     for (what, errors) in
         [("rows that parameters were fitted to", score.fitted), ("rows that nothing was fitted to", score.checked)]
     {
@@ -100,31 +105,44 @@ fn closing(text: &mut String, plan: &Plan, score: &Score) -> fmt::Result {
             writeln!(text, "; {near} of {figures} figures within {NEAR_PCT:.0} %")?;
         }
     }
-    of_server(text, score)?;
-    let ((parameters, fitted), seeds) = (plan.parameters(), plan.seeds);
+    of_server(text, plan, cells, score)?;
+    let (parameters, seeds) = (plan.parameters(), plan.seeds);
     let measured_ms = plan.loads.first().map_or(0, |load| load.length.measured.ns / 1_000_000);
     match plan.scale {
-        Scale::Queues { queues, connections } => writeln!(
-            text,
-            "{} of {}, one of them simulated; {} of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted",
-            counted(queues, "queue"),
-            counted(connections / queues, "connection"),
-            counted(seeds, "run"),
-        ),
+        Scale::Queues { queues, connections } => {
+            let simulated = match queue_connections(connections, queues, seeds)[..] {
+                _ if plan.arrivals.is_some() => "with requests as a log has them".to_owned(),
+                [least, .., most] if least < most => {
+                    format!("from the emptiest with {least} to the fullest with {most} of them")
+                }
+                _ => "one of them simulated".to_owned(),
+            };
+            writeln!(
+                text,
+                "{} of {}, {simulated}; {} of {measured_ms} ms; {parameters}",
+                counted(queues, "queue"),
+                counted(connections / queues, "connection"),
+                counted(seeds, "run"),
+            )
+        }
         Scale::Pair => writeln!(
             text,
-            "two hosts of 4 CPUs, both simulated; {} of {measured_ms} ms; {parameters} figures of the machine, {fitted} of them fitted",
+            "two hosts of 4 CPUs, both simulated; {} of {measured_ms} ms; {parameters}",
             counted(seeds, "run"),
         ),
-        Scale::Hosts { cpus, queues, threads, flows } => writeln!(
-            text,
-            "two hosts of {}, {}, {}, {}; {} of each; {parameters} figures of the machine, {fitted} of them fitted",
-            counted(cpus, "CPU"),
-            counted(queues, "queue"),
-            counted(threads, "thread"),
-            counted(flows, "connection"),
-            counted(seeds, "run"),
-        ),
+        Scale::Hosts { cpus, queues, threads, flows } => {
+            let spread = cells.iter().filter_map(|cell| cell.figure("qps_spread_pct")).fold(0.0, f64::max);
+            let differ = if seeds > 1 { format!(", whose qps differ by {spread:.1} % at most") } else { String::new() };
+            writeln!(
+                text,
+                "two hosts of {}, {}, {}, {}; {} of each{differ}; {parameters}",
+                counted(cpus, "CPU"),
+                counted(queues, "queue"),
+                counted(threads, "thread"),
+                counted(flows, "connection"),
+                counted(seeds, "run"),
+            )
+        }
         Scale::Server { .. } => Ok(()),
         Scale::Senders { .. } => writeln!(
             text,
@@ -134,7 +152,7 @@ fn closing(text: &mut String, plan: &Plan, score: &Score) -> fmt::Result {
     }
 }
 
-fn of_server(text: &mut String, score: &Score) -> fmt::Result {
+fn of_server(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) -> fmt::Result {
     let Some(server) = &score.server else { return Ok(()) };
     if let Some(Errors { figures, median_pct, p90_pct, .. }) = server.instructions {
         writeln!(
@@ -145,8 +163,20 @@ fn of_server(text: &mut String, score: &Score) -> fmt::Result {
     if let Some(pct) = server.max_qps_pct {
         writeln!(text, "MAX: queries per second within {pct:.0} %")?;
     }
-    for (load, p99, cpu) in &server.order {
-        writeln!(text, "order of the modes at {load}: by p99 {p99:.2}, by CPU {cpu:.2} (Kendall's tau)")?;
+    for ModeOrder { load, p99, cpu, cycles } in &server.order {
+        writeln!(
+            text,
+            "order of the modes at {load}: by p99 {p99:.2}, by CPU {cpu:.2}, by cycles per query {cycles:.2} (Kendall's tau)"
+        )?;
+    }
+    if let Some(Questions { asked, kept, none, near, broken, missed }) = questions(plan, cells) {
+        writeln!(
+            text,
+            "{asked} questions for a mode at these loads, by the rule of `napier advise`, with errors of the other loads alone: right {} (a mode\n\
+             that does it {kept}, none does {none}), too near to call {near}, wrong {} (a mode that does not {broken}, one does {missed})",
+            kept + none,
+            broken + missed
+        )?;
     }
     let lines = server.known.lines();
     if !lines.is_empty() {

@@ -11,6 +11,7 @@ use napier_sim::machine::figures::Length;
 use super::score::pairs;
 use super::*;
 
+mod own;
 mod wrong;
 
 fn plan(name: &str) -> Plan {
@@ -113,7 +114,7 @@ fn parts_join_to_the_same_bytes_and_what_is_missing_is_named() {
     let file = |name: &str| folder.join(name);
     let text = include_str!("../../plans/irq-suspension.toml");
     let text =
-        text.replace("\"1s\"", "\"20ms\"").replace("seeds = 3", "seeds = 1").replace("400000, 600000, 800000, ", "");
+        text.replace("\"350ms\"", "\"20ms\"").replace("seeds = 8", "seeds = 1").replace("400000, 600000, 800000, ", "");
     let plan = Plan::parse(&text, "plan").expect("a plan");
     let whole = run_all(&plan, 2);
     let cells: Vec<_> = plan.cells().collect();

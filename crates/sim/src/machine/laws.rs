@@ -169,7 +169,10 @@ impl World {
                 Some(streams) => streams.tally.answered,
                 None => self.socks.iter().map(|sock| sock.taken).sum(),
             },
-            service_ns: asking.map_or(0, |asking| asking.service_ns),
+            service_ns: match &self.datagrams {
+                Some(datagrams) => datagrams.service_ns,
+                None => asking.map_or(0, |asking| asking.service_ns),
+            },
             user_ns,
             lost_ns: asking.map_or(0, |asking| asking.lost_ns(self.now)),
             behind: asking.map_or_else(
@@ -211,6 +214,29 @@ impl World {
             Some(expected) => window.offered(expected),
             None => window.closed(),
         });
+        held.into_iter().for_each(|held| self.must(held));
+    }
+
+    /// Laws of a server's run since a look, whose requests are datagrams.
+    pub(crate) fn check_datagrams(&mut self, before: LawsLook) {
+        self.check_conserved();
+        let window = self.since(before);
+        let (request, answer) = (self.costs.get(Work::Request), self.costs.get(Work::Answer));
+        let sockets_lost = self.lost_at_sockets();
+        let delivered = self.socks.iter().map(|sock| sock.delivered).sum::<u64>();
+        let queued = self.socks.iter().map(|sock| sock.queue.len() as u64).sum::<u64>();
+        let datagrams = self.datagrams.as_ref().expect("they began");
+        let on_way_up = datagrams.entered - delivered - sockets_lost;
+        let elsewhere = [on_way_up, queued, datagrams.lost, sockets_lost];
+        let (sent, found) = (datagrams.sent, datagrams.places().iter().chain(&elsewhere).sum::<u64>());
+        let mut held = vec![window.busy(), window.work(request, 1), window.capacity(request + answer, 1)];
+        if sent != found {
+            held.push(Err(format!(
+                "datagrams are not conserved: {sent} were sent, {found} are found: on the wire, in programs, on the way back, back {:?}; \
+                 on the way up, in the socket, lost at the ring, lost at the socket {elsewhere:?}",
+                datagrams.places()
+            )));
+        }
         held.into_iter().for_each(|held| self.must(held));
     }
 
@@ -260,3 +286,7 @@ impl World {
 #[cfg(test)]
 #[path = "laws_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "laws_random_tests.rs"]
+mod random_tests;

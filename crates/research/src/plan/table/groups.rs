@@ -102,12 +102,12 @@ fn figure(cell: &PlanCell, name: &str) -> f64 {
 
 fn closing(text: &mut String, plan: &Plan) -> fmt::Result {
     let Scale::Server { connections, full_rps, group } = &plan.scale else { return Ok(()) };
-    let ((parameters, fitted), seeds) = (plan.parameters(), plan.seeds);
+    let (parameters, seeds) = (plan.parameters(), plan.seeds);
     writeln!(
         text,
         "\n100 % is {full_rps} requests a second of each queue, on {connections} connections;\n\
          delay-target {} us, min-active {}, shrink-after {} us; seeds 1 to {seeds};\n\
-         {parameters} figures of the machine, {fitted} of them fitted.",
+         {parameters}.",
         group.delay_target.ns as f64 / 1000.0,
         group.min_active,
         group.shrink_after.ns as f64 / 1000.0,

@@ -25,16 +25,16 @@ fn of_a_server() {
             wrong("queues = 8", "queues = 6"),
             "plan.toml:6: connections: the connections of 6 queues are equally many each",
         ),
-        (wrong("seeds = 3", "seed = 3"), "plan.toml:11: unknown key \"seed\"; expected"),
+        (wrong("seeds = 8", "seed = 3"), "plan.toml:11: unknown key \"seed\"; expected"),
         (wrong("\"base\"", "\"bass\""), "plan.toml:7: modes[0]: `bass` is no mode"),
         (wrong("\"base\"", "\"busy-read\""), "no mode of a server that waits in an event context"),
         (wrong("200000", "\"many\""), "plan.toml:8: loads[0]: expected requests per second, or \"max\""),
-        (wrong("measured = \"1s\"", "measured = \"1\""), "expected a time such as"),
-        (wrong("measured = \"1s\"", "measured = 0"), "something has to be measured"),
+        (wrong("measured = \"350ms\"", "measured = \"1\""), "expected a time such as"),
+        (wrong("measured = \"350ms\"", "measured = 0"), "something has to be measured"),
         (wrong("epyc-7662-cx5", "cray"), "there is no machine \"cray\""),
         (
             refused("op = { ns = 15", "op = { ns = -15"),
-            "machine.toml:8: cost.op.ns: found the number -15; expected a whole number",
+            "machine.toml:9: cost.op.ns: found the number -15; expected a whole number",
         ),
         (refused("op = { ns = 15", "op = { us = 15"), "unknown key \"us\"; expected ns"),
         (refused("op = { ns = 15,", "op = {"), "a figure has one unit: ns, pct, per-100k, count or mbit-s"),
@@ -42,7 +42,7 @@ fn of_a_server() {
         (refused("rows = [\"base\"], why = \"entry", "why = \"entry"), "what is fitted names the rows"),
         (refused("syscall", "sysca11"), "unknown figure; expected one of op, hard-irq"),
         (refused("step-share-per-100k", "step-share-per-million"), "unknown figure; expected one of to-server"),
-        (refused("clock-mhz = 3300", "clock-mhz = \"fast\""), "machine.toml:2: clock-mhz"),
+        (refused("clock-mhz = 3300", "clock-mhz = \"fast\""), "machine.toml:3: clock-mhz"),
     ] {
         assert!(found.contains(expected), "{found}");
     }

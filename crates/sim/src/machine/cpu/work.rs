@@ -43,6 +43,7 @@ kinds! {
     PacketUp "packet-up", "a packet with data, from the ring to its socket's queue";
     AckUp "ack-up", "a packet without data, from the ring to the connection";
     SegmentUp "segment-up", "each further frame of a message that GRO merges";
+    AckDown "ack-down", "an acknowledgement that is sent by itself, from the connection to the wire";
     PacketDown "packet-down", "a packet that a driver is given";
     Syscall "syscall", "entering and leaving a system call";
     EpollReturn "epoll-return", "an epoll_wait that returns, beside its events, and the program's way round to the next";

@@ -40,15 +40,18 @@ pub(crate) async fn drive(k: &K, napi: usize, budget: u32, context: PollContext)
         w.napis[napi].polls += 1;
         w.napis[napi].empty_polls += u64::from(taken == 0);
         w.napis[napi].packets += u64::from(taken);
-        let (mut acks, mut further) = (0, 0);
+        let (mut acks, mut further, mut answered) = (0, 0, 0);
         for packet in w.napis[napi].ring.iter().take(taken as usize) {
             acks += u64::from(packet.is_ack);
             further += u64::from(packet.segments - 1);
+            // What is more than a frame is acknowledged at once. Source: net/ipv4/tcp_input.c __tcp_ack_snd_check.
+            answered += u64::from(packet.segments > 1);
         }
         w.receive(napi, taken);
         let poll = if taken == 0 { Work::PollEmpty } else { Work::Poll };
         let up = u64::from(taken) - acks;
-        (work, [(poll, 1), (Work::PacketUp, up), (Work::AckUp, acks), (Work::SegmentUp, further)])
+        let of_frames = (Work::SegmentUp, further);
+        (work, [(poll, 1), (Work::PacketUp, up), (Work::AckUp, acks), of_frames, (Work::AckDown, answered)])
     };
     k.works(&works).await;
     {

@@ -321,6 +321,9 @@ impl Peers {
 
     /// The program has written its answer.
     pub(crate) fn send_answer(&mut self, connection: usize) {
+        if self.datagrams.is_some() {
+            return self.answer_datagram(connection);
+        }
         let now = self.now;
         let asking = self.asking.as_mut().expect("there are clients");
         let way_back = asking.way_back();
@@ -355,18 +358,35 @@ impl Peers {
         self.push_at(next, Ev::Ask { connection: connection as u32 });
     }
 
-    /// A program takes a request, if there is one.
-    pub(crate) fn take_request(&mut self, socket: usize) -> bool {
+    /// A program takes a request, if there is one: by what it is answered.
+    pub(crate) fn take_request(&mut self, socket: usize) -> Option<usize> {
+        if self.datagrams.is_some() {
+            return self.take_datagram(socket);
+        }
         let took = self.take_packet(socket);
         if let Some(asking) = &mut self.asking {
             asking.in_programs += u64::from(took);
         }
-        took
+        took.then_some(socket)
+    }
+
+    /// A wait of the program brought so many events.
+    pub(crate) fn note_wait(&mut self, events: u64) {
+        let counts = match (&mut self.asking, &mut self.datagrams) {
+            (Some(asking), _) => (&mut asking.waits, &mut asking.events),
+            (None, Some(datagrams)) => (&mut datagrams.waits, &mut datagrams.events),
+            (None, None) => return,
+        };
+        *counts.0 += 1;
+        *counts.1 += events;
     }
 
     /// What the next request takes beside, drawn and accounted for.
     pub(crate) fn draw_service(&mut self, cpu: usize, points_ns: &[u64]) -> Span {
-        let ns = self.asking.as_mut().expect("there are clients").draw(points_ns);
+        let ns = match &mut self.datagrams {
+            Some(datagrams) => datagrams.draw(points_ns),
+            None => self.asking.as_mut().expect("there are clients").draw(points_ns),
+        };
         self.cpus[cpu].speed.serve(ns);
         Span::from_ns(ns)
     }

@@ -4,6 +4,7 @@ pub(crate) mod arrivals;
 pub(crate) mod bulk;
 pub(crate) mod chance;
 pub(crate) mod clients;
+pub(crate) mod datagrams;
 pub(crate) mod link;
 pub(crate) mod recorded;
 pub(crate) mod rpc;
@@ -12,6 +13,7 @@ pub(crate) mod tally;
 use crate::machine::group::Grouped;
 use crate::machine::peers::bulk::BulkFlows;
 use crate::machine::peers::clients::Asking;
+use crate::machine::peers::datagrams::Datagrams;
 use crate::machine::peers::rpc::RoundTrips;
 use crate::machine::sim::event::Ev;
 use napier_scenario::SocketIx;
@@ -25,18 +27,23 @@ pub(crate) struct Peers {
     pub(crate) rpc: Option<RoundTrips>,
     /// Messages between two hosts.
     pub(crate) bulk: Option<Box<BulkFlows>>,
+    /// Datagrams, for which no one waits.
+    pub(crate) datagrams: Option<Box<Datagrams>>,
 }
 
 stands_on!(Peers, Grouped);
 
 impl Peers {
     pub(crate) fn new(below: Grouped) -> Self {
-        Self { below, asking: None, rpc: None, bulk: None }
+        Self { below, asking: None, rpc: None, bulk: None, datagrams: None }
     }
 
     /// What those do who send to the machine, in runs for figures.
     pub(crate) fn on_traffic(&mut self, event: Ev) {
         match event {
+            Ev::Ask { .. } if self.datagrams.is_some() => self.send_datagram(),
+            Ev::Frame { .. } if self.datagrams.is_some() => self.datagram_arrives(),
+            Ev::Answered { .. } if self.datagrams.is_some() => self.datagram_is_back(),
             Ev::Ask { connection } => self.ask(connection as usize),
             Ev::Frame { connection, is_ack } => self.frame_arrives(connection as usize, is_ack),
             Ev::Answered { connection } => self.answered(connection as usize),

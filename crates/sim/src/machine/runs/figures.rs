@@ -24,6 +24,8 @@ pub enum Setting {
     Server(Core, Clients),
     /// The same, with requests as they were recorded, whatever rate and connections the clients have.
     Replayed(Core, Clients, Arc<RecordedArrivals>),
+    /// The same with datagrams to one socket, at a rate, for which no one waits; how many connections there are is nothing to it.
+    Datagrams(Core, Clients),
     /// Two hosts on a wire, one packet at a time back and forth.
     Pair(Hosts, Traffic),
     /// Two hosts of many CPUs, programs of many threads, messages of any size.
@@ -60,13 +62,19 @@ pub fn run(of: &Experiment) -> Figures {
 pub fn run_or_stop(of: &Experiment, stop: &AtomicBool) -> Option<Figures> {
     match &of.setting {
         Setting::Server(core, clients) => {
-            measure(&ServedCore { core, clients, recorded: None }, of.length, of.seed, stop)
+            let of_core = ServedCore { core, clients, recorded: None, datagrams: false };
+            measure(&of_core, of.length, of.seed, stop)
         }
         Setting::Replayed(core, clients, recorded) => {
             let connections = u16::try_from(recorded.connections()).unwrap_or(u16::MAX);
             let load = Load::Rps((recorded.rate_rps() as u64).max(1));
             let clients = &Clients { connections, load, ..*clients };
-            measure(&ServedCore { core, clients, recorded: Some(recorded) }, of.length, of.seed, stop)
+            let of_core = ServedCore { core, clients, recorded: Some(recorded), datagrams: false };
+            measure(&of_core, of.length, of.seed, stop)
+        }
+        Setting::Datagrams(core, clients) => {
+            let of_core = ServedCore { core, clients, recorded: None, datagrams: true };
+            measure(&of_core, of.length, of.seed, stop)
         }
         Setting::Pair(hosts, traffic) => measure(&RpcPair { hosts, traffic }, of.length, of.seed, stop),
         Setting::Flows(flows) => measure(flows, of.length, of.seed, stop),

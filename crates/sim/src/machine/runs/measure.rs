@@ -52,9 +52,9 @@ pub struct Figures {
     pub packets: u64,
     /// Requests that programs took; answers where programs ask.
     pub answered: u64,
-    /// Requests that came due in the measured time, where they were recorded.
+    /// Requests that came due in the measured time, where that is known: they were recorded, or no one waits for them.
     pub due: Option<u64>,
-    /// Requests that found the server's ring full, and were sent again.
+    /// Requests that found the server's ring full, and were sent again; of datagrams also the socket, and they were not.
     pub lost: u64,
     /// Waits of the program that returned, and their events.
     pub waits: u64,
@@ -191,6 +191,10 @@ fn counted(w: &World, of: &impl Staged) -> Figures {
         counted.polls += napi.polls;
         counted.empty_polls += napi.empty_polls;
         counted.packets += napi.packets;
+    }
+    if let Some(datagrams) = &w.datagrams {
+        counted.lost = datagrams.lost + w.lost_at_sockets();
+        (counted.waits, counted.events) = (datagrams.waits, datagrams.events);
     }
     if let Some(asking) = &w.asking {
         (counted.lost, counted.waits, counted.events) = (asking.lost, asking.waits, asking.events);

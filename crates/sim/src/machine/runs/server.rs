@@ -15,11 +15,12 @@ use crate::machine::exec::{Code, Exec};
 use crate::machine::kernel::epoll::epoll_wait;
 use crate::machine::laws::LawsLook;
 use crate::machine::peers::clients::{Asking, Clients, RTO_MIN};
+use crate::machine::peers::datagrams::{Datagrams, SOCKET_PACKETS};
 use crate::machine::peers::recorded::{RecordedArrivals, Replay};
 use crate::machine::runs::measure::{CpuUse, Latencies, Length, Staged};
 use crate::machine::vm::K;
 use crate::machine::world::World;
-use napier_scenario::{CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, Thread, ThreadIx};
+use napier_scenario::{CpuIx, Device, Epoll, Machine, NapiIx, Policy, Socket, SocketIx, SocketKind, Thread, ThreadIx};
 
 /// Turns of each connection of a closed loop in the measured time, at least.
 const ROUNDS: u64 = 8;
@@ -29,6 +30,9 @@ const WARM_UP_MAX: Span = Span::from_secs(10);
 
 /// The measured time is not made longer than this.
 const MEASURED_MAX: Span = Span::from_secs(10);
+
+/// Packets of a ring, as drivers have it that say nothing else.
+const RING: u32 = 1024;
 
 /// A server's core, with a second one where a thread that polls has one of its own: costs, queue and program.
 #[derive(Clone, Debug)]
@@ -47,8 +51,14 @@ pub struct Core {
     pub tunables: Tunables,
     /// Who polls it.
     pub threaded: ThreadedSetting,
-    /// The thread that polls has a core of its own.
+    /// Microseconds and frames for which interrupts are held back, if the card does not moderate them by itself.
+    pub coalescing: (u32, u32),
+    /// Packets that the queue's ring holds.
+    pub ring: u32,
+    /// The thread that polls is on another core than the program.
     pub apart: bool,
+    /// So are the interrupt and its softirq.
+    pub interrupt_apart: bool,
     /// Parameters of the program's event context.
     pub epoll: EpollParams,
     /// Longest wait of the program.
@@ -74,7 +84,10 @@ impl Core {
             apply: Span::ZERO,
             tunables: Tunables::default(),
             threaded: ThreadedSetting::Disabled,
+            coalescing: (0, 0),
+            ring: RING,
             apart: false,
+            interrupt_apart: false,
             epoll: EpollParams::default(),
             wait: None,
             events_max,
@@ -117,23 +130,21 @@ pub(crate) async fn serve_main(k: K, server: ServerProgram) {
     loop {
         k.work(Work::Syscall).await;
         let ready = epoll_wait(&k, server.nth.into(), server.wait, server.events_max, me).await;
-        if let Some(asking) = &mut k.w().asking {
-            asking.waits += 1;
-            asking.events += ready.len() as u64;
-        }
+        k.w().note_wait(ready.len() as u64);
         k.works(&[(Work::EpollReturn, 1), (Work::EpollEvent, ready.len() as u64)]).await;
         for (at, socket) in ready.into_iter().enumerate() {
             if at >= server.warm_max {
                 k.w().cool(k.cpu());
             }
-            while k.w().take_request(socket.at()) {
+            loop {
+                let Some(request) = k.w().take_request(socket.at()) else { break };
                 k.work(Work::Request).await;
                 if !server.service_ns.is_empty() {
                     let service = k.w().draw_service(k.cpu(), &server.service_ns);
                     k.spend(service).await;
                 }
                 k.work(Work::Answer).await;
-                k.w().send_answer(socket.at());
+                k.w().send_answer(request);
             }
         }
     }
@@ -145,6 +156,19 @@ pub(crate) struct ServedCore<'a> {
     pub(crate) clients: &'a Clients,
     /// Requests as they were recorded, of as many connections; none: by chance.
     pub(crate) recorded: Option<&'a Arc<RecordedArrivals>>,
+    /// They come as datagrams to one socket, and no one waits for an answer.
+    pub(crate) datagrams: bool,
+}
+
+impl ServedCore<'_> {
+    /// A connection per socket, or one socket for all.
+    fn sockets(&self) -> Vec<Socket> {
+        if self.datagrams {
+            let all = Socket::tcp("datagrams".to_owned(), NapiIx(0));
+            return vec![Socket { kind: SocketKind::Udp, connected: false, queue: SOCKET_PACKETS, ..all }];
+        }
+        (0..self.clients.connections).map(|nth| Socket::tcp(format!("c{nth}"), NapiIx(0))).collect()
+    }
 }
 
 impl Staged for ServedCore<'_> {
@@ -154,22 +178,29 @@ impl Staged for ServedCore<'_> {
 
     /// One queue, one core or two, one program with a connection per socket.
     fn machine(&self, seed: u64) -> Machine {
-        let Self { core, clients, .. } = self;
+        let core = self.core;
+        let apart = |apart: bool| vec![CpuIx(u16::from(apart))];
+        let (rx_usecs, rx_frames) = core.coalescing;
         let device = Device {
-            thread_cpu: vec![CpuIx(u16::from(core.apart))],
+            irq_cpu: apart(core.interrupt_apart),
+            thread_cpu: apart(core.apart),
             tunables: core.tunables,
             threaded: core.threaded,
+            ring: core.ring,
+            rx_usecs,
+            rx_frames,
             ..Device::new("eth0", 1, |_| CpuIx(0))
         };
-        let members = (0..clients.connections).map(SocketIx).collect();
+        let sockets = self.sockets();
+        let members = (0..sockets.len() as u16).map(SocketIx).collect();
         let thread =
             |name: &str| Thread { name: name.to_owned(), cpu: CpuIx(0), policy: Policy::Fair, cap_net_admin: true };
         Machine {
             devices: vec![device],
             threads: vec![thread("server"), thread("ctl")],
-            sockets: (0..clients.connections).map(|nth| Socket::tcp(format!("c{nth}"), NapiIx(0))).collect(),
+            sockets,
             epolls: vec![Epoll { name: "ep".to_owned(), params: core.epoll, members }],
-            ..Machine::bare(1 + u16::from(core.apart), core.hz, seed)
+            ..Machine::bare(1 + u16::from(core.apart || core.interrupt_apart), core.hz, seed)
         }
     }
 
@@ -181,6 +212,9 @@ impl Staged for ServedCore<'_> {
         w.disturbance = self.core.disturbance;
         if self.core.moderates {
             w.napis[0].nic = Some(Nic::new(w.now, self.core.apply));
+        }
+        if self.datagrams {
+            return w.begin_datagrams(Datagrams::new(*self.clients, seed));
         }
         let round = self.core.demand().ns * u64::from(self.clients.connections);
         let asking = Asking::new(*self.clients, seed).with_round(Span::from_ns(round));
@@ -229,6 +263,9 @@ impl Staged for ServedCore<'_> {
         if let Some(asking) = &mut w.asking {
             asking.from = from;
         }
+        if let Some(datagrams) = &mut w.datagrams {
+            datagrams.count_from(from);
+        }
     }
 
     fn use_of(&self, cpu: usize) -> CpuUse {
@@ -237,16 +274,22 @@ impl Staged for ServedCore<'_> {
 
     fn check(&self, w: &mut World, look: LawsLook) {
         if w.broken.is_none() {
-            w.check_asking(look, 1);
+            if self.datagrams { w.check_datagrams(look) } else { w.check_asking(look, 1) }
         }
     }
 
     fn due(&self, w: &World, from: Instant, to: Instant) -> Option<u64> {
+        if let Some(datagrams) = &w.datagrams {
+            return Some(datagrams.offered());
+        }
         self.recorded?;
         Some(w.asking.as_ref()?.expected(from, to)?.round() as u64)
     }
 
     fn latencies(&self, w: &mut World) -> Latencies {
+        if let Some(datagrams) = w.datagrams.take() {
+            return (datagrams.latency_ns.clone(), datagrams.latency_ns, datagrams.way_ns);
+        }
         let asking = w.asking.take().expect("they began");
         (asking.latency_ns, asking.from_due_ns, asking.way_ns)
     }

@@ -1,0 +1,110 @@
+//! Modes whose settings a plan has, and devices of sizes that no file has.
+
+use super::*;
+
+fn plan_with(modes: &str) -> Result<Plan, String> {
+    let text = format!(
+        "title = \"ours\"\nmachine = \"epyc-7662-cx5\"\nqueues = 1\nconnections = 100\nmodes = [{modes}]\nloads = [60000]\n\
+         warm-up = \"10ms\"\nmeasured = \"50ms\"\nseeds = 1\n"
+    );
+    Plan::parse(&text, "ours.toml").map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_mode_is_what_it_sets() {
+    let plan = plan_with(
+        "\"base\", \"defer20\", \"suspend20\", \
+         { name = \"defer\", mode = \"base\", defer-hard-irqs = 100, gro-flush-timeout = \"20us\" }, \
+         { name = \"suspend\", mode = \"defer20\", irq-suspend-timeout = \"20ms\", busy-poll = 0, busy-poll-budget = 64, \
+           prefer-busy-poll = true }, \
+         { name = \"held\", mode = \"base\", rx-usecs = 100, rx-frames = 64 }, \
+         { name = \"apart\", mode = \"base\", interrupt-apart = true }, \
+         { name = \"short\", mode = \"defer200\", ring = 2 }",
+    );
+    let plan = plan.expect("a plan");
+    let cells = run_all(&plan, 2);
+    let all = |mode: &str| cell(&cells, mode, "60K").predicted.clone().expect("the rules hold");
+    assert_eq!(all("defer"), all("defer20"));
+    assert_eq!(all("suspend"), all("suspend20"));
+    let figure = |mode, name| figure(&cells, mode, "60K", name);
+    // By a timer and not by the rules of the card, and at most as often as the timer is.
+    assert!(figure("held", "interrupts_per_s_per_core") < 10_100.0);
+    assert!(figure("held", "interrupts_per_s_per_core") < figure("base", "interrupts_per_s_per_core"));
+    // Work on another CPU goes on beside the program's.
+    assert!(figure("apart", "cpu_irq_pct") > 0.0 && all("apart") != all("base"));
+    assert!(figure("short", "lost_per_s_per_core") > 0.0);
+}
+
+#[test]
+fn what_a_mode_cannot_have_is_refused() {
+    for (mode, said) in [
+        ("{ name = \"a\", mode = \"base\", rx-frames = 8 }", "give rx-usecs too"),
+        ("{ name = \"a\", mode = \"base\", separate = true }", "separate"),
+        ("{ name = \"a\", mode = \"base\", busy-poll-budget = 65 }", "busy-poll-budget"),
+        ("{ name = \"a\", mode = \"base\", ring = 0 }", "ring"),
+        ("{ mode = \"base\" }", "name"),
+    ] {
+        let error = plan_with(mode).expect_err(mode);
+        assert!(error.contains(said) && error.contains("ours.toml"), "{mode}: {error}");
+    }
+}
+
+#[test]
+fn a_part_of_what_a_device_takes_goes_with_the_bytes() {
+    let times =
+        [[60, 100, 400, 2800, 6600, 8000], [300, 1100, 2400, 3800, 7600, 9000]].map(|of| of.map(|us| us * 1000));
+    let storage = napier_lab::machines::Storage { times, program_ns: 0 };
+    assert_eq!([512, 4 << 10, 1 << 20].map(|bytes| storage.times_of(bytes)), [times[0], times[0], times[1]]);
+    let half = storage.times_of(2 << 10 | 2 << 18);
+    assert_eq!(half[1], 600_000, "the middle between 4 KiB and 1 MiB");
+    // Twice as far on; and what is more often is never longer than what is seldom.
+    let far = storage.times_of((2 << 20) - (4 << 10));
+    assert!(far[1] == 2_100_000 && far.is_sorted(), "{far:?}");
+}
+
+/// Receive overload: the more is offered the less is answered where the softirq has the program's CPU; a CPU for each is not affected so.
+#[test]
+fn what_no_one_waits_for_is_lost_where_a_server_falls_behind() {
+    let text = "title = \"ours\"\nmachine = \"epyc-7662-cx5\"\nqueues = 1\nconnections = 64\ndatagrams = true\n\
+                modes = [\"base\", { name = \"apart\", mode = \"base\", interrupt-apart = true }]\nloads = [60000, 1000000]\n\
+                warm-up = \"20ms\"\nmeasured = \"60ms\"\nseeds = 1\n";
+    let plan = Plan::parse(text, "ours.toml").expect("a plan");
+    let cells = run_all(&plan, 2);
+    let of = |mode: &str, load: &str| figure(&cells, mode, load, "delivered_pct");
+    for mode in ["base", "apart"] {
+        // Some are on the way at either end.
+        assert!((98.0..=102.0).contains(&of(mode, "60K")), "{mode}: {}", of(mode, "60K"));
+        assert!(figure(&cells, mode, "1000K", "lost_per_s_per_core") > 100_000.0, "{mode}");
+    }
+    let (together, apart) = (of("base", "1000K"), of("apart", "1000K"));
+    assert!(together < apart / 2.0, "{together} and {apart} %");
+    let error = Plan::parse(&text.replace("1000000", "\"max\""), "ours.toml").map(|_| ()).expect_err("a closed loop");
+    assert!(error.to_string().contains("no one waits"), "{error}");
+}
+
+/// A log in place of chance, as it is and twice as fast.
+#[test]
+fn requests_of_a_log_come_in_a_plan() {
+    let file = std::env::temp_dir().join(format!("napier-arrivals-{}.csv", std::process::id()));
+    let lines: String = (0..4_000).map(|nth| format!("{},c{},2\n", nth * 25, nth % 50)).collect();
+    std::fs::write(&file, lines).expect("written");
+    let text = |loads: &str| {
+        format!(
+            "title = \"ours\"\nmachine = \"epyc-7662-cx5\"\nqueues = 2\narrivals = {file:?}\nmodes = [\"base\"]\n{loads}\
+             warm-up = \"10ms\"\nmeasured = \"100ms\"\nseeds = 2\n"
+        )
+    };
+    let of = |loads: &str| {
+        let plan = Plan::parse(&text(loads), "ours.toml").expect("a plan");
+        let load = plan.loads[0].to_string();
+        let cells = run_all(&plan, 1);
+        (figure(&cells, "base", &load, "qps"), figure(&cells, "base", &load, "cpu_user_pct"))
+    };
+    let (once, twice) = (of(""), of("loads = [80000]\n"));
+    let both = Plan::parse(&text("connections = 50\n"), "ours.toml").map(|_| ()).expect_err("the log has them");
+    std::fs::remove_file(&file).expect("it is there");
+    assert!((once.0 / 40_000.0 - 1.0).abs() < 0.02 && (twice.0 / 80_000.0 - 1.0).abs() < 0.02, "{once:?} {twice:?}");
+    // 20,000 a second of each queue take 3.5 us each: what the machine has and what the log says beside.
+    assert!((7.0..8.0).contains(&once.1), "{once:?}"); // some of it after interrupts
+    assert!(both.to_string().contains("connections are those of the log"), "{both}");
+}
