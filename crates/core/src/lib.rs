@@ -18,6 +18,8 @@
 //! | [`event`] | epoll: busy polling, suspend, resume, the wait | `fs/eventpoll.c ep_poll`, `ep_busy_loop` |
 //! | [`select`] | poll and select: scans, busy polling, the sleep | `fs/select.c do_poll`, `net/socket.c sock_poll` |
 //! | [`backlog`] | what waits while a program owns a socket | `include/net/sock.h sk_add_backlog`, `net/ipv4/tcp_ipv4.c tcp_add_backlog` |
+//! | [`family`] | sockets of both families: who hears, who is reached, who is in the way | `net/ipv4/inet_connection_sock.c`, `net/ipv6/udp.c` |
+//! | [`fragments`] | IP packets that are cut and put together | `net/ipv4/ip_fragment.c`, `net/ipv4/inet_fragment.c`; RFC 815, RFC 5722 |
 //! | [`icmp`] | errors that other stations send, path MTU | `net/ipv4/icmp.c icmp_err_convert`, `net/ipv4/route.c`; RFC 1191, RFC 8201, RFC 4821 |
 //! | [`neighbour`] | what is believed of a neighbour, and for how long | `net/core/neighbour.c`, `net/ipv4/arp.c`, `net/ipv6/ndisc.c` |
 //! | [`loss`] | how acknowledgements of a lossy path are handed on | none; RFC 6582, RFC 5827, RFC 3465 |
@@ -62,6 +64,8 @@ pub mod control;
 pub mod counters;
 mod errno;
 pub mod event;
+pub mod family;
+pub mod fragments;
 pub mod frames;
 pub mod gro;
 pub mod group;

@@ -224,6 +224,13 @@ impl Fifo {
         Some(id)
     }
 
+    /// Puts an element back that was popped: it is the next again.
+    #[inline]
+    pub fn put_back(&mut self, links: &impl Linked, id: u32) {
+        links.next_of(id).store(self.next, Ordering::Relaxed);
+        self.next = id;
+    }
+
     /// Whether nothing is left.
     #[must_use]
     #[inline]
@@ -271,6 +278,21 @@ mod tests {
         assert_eq!(answers, [Some(true), Some(false), Some(false), Some(false), None, None]);
         assert_eq!(rest(list.take(&links), &links), [0, 1, 2, 3]);
         assert_eq!(list.push_admitted(&links, 6, || panic!("an empty list has room")), Some(true));
+    }
+
+    #[test]
+    fn what_is_put_back_is_the_next_again() {
+        let links = Links::new(4);
+        let list = List::new();
+        list.push(&links, 3);
+        list.push(&links, 1);
+        let mut fifo = list.take(&links);
+        let first = fifo.pop(&links).unwrap();
+        fifo.put_back(&links, first);
+        assert_eq!((fifo.pop(&links), fifo.pop(&links), fifo.pop(&links)), (Some(3), Some(1), None));
+        fifo.put_back(&links, 1);
+        fifo.put_back(&links, 3);
+        assert_eq!(rest(fifo, &links), [3, 1]);
     }
 
     #[test]

@@ -180,6 +180,17 @@ impl FrameFifo {
         Some(Frame::mint(raw, self.table))
     }
 
+    /// Puts a frame back that was popped: it is the next again.
+    ///
+    /// # Panics
+    ///
+    /// If the frame or the others are of another table.
+    #[inline]
+    pub fn put_back(&mut self, table: &FrameTable, frame: Frame) {
+        assert_eq!(self.table, table.id(), "frames of another table");
+        self.fifo.put_back(&TableLinks(table), table.raw_for(&frame));
+    }
+
     /// Whether nothing is left.
     #[must_use]
     #[inline]
