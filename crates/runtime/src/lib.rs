@@ -129,9 +129,9 @@ pub mod metric {
 /// UDP and TCP sockets, and the name spaces that they are in.
 pub mod socket {
     pub use napier_stack::{
-        CongestionControl, DeviceError, GatewayError, MergedDatagram, NeighbourError, NetNs, OptionError, ReusePort,
-        SocketOption, StackCounters, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket,
-        UdpSocketBuilder, UnknownOption,
+        CongestionControl, DeviceError, GatewayError, MergedDatagram, MtuDiscovery, NeighbourError, NetNs, OptionError,
+        RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters, TcpListener, TcpListenerBuilder,
+        TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
     };
 }
 

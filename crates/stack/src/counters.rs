@@ -91,8 +91,21 @@ counters! {
     ip_in_unknown_protos IpInUnknownProtos "IpInUnknownProtos";
     /// IPv4 packets handed to TCP, UDP or ICMP.
     ip_in_delivers IpInDelivers "IpInDelivers";
-    /// IPv4 fragments: dropped, never put together.
+    /// IPv4 packets of which a fragment was the first to come, or another, that were given up: fragments overlapped, came too late
+    /// or were too many.
     ip_reasm_fails IpReasmFails "IpReasmFails";
+    /// IPv4 packets that were given up because the rest did not come in 30 s; also in `IpReasmFails`.
+    ip_reasm_timeout IpReasmTimeout "IpReasmTimeout";
+    /// IPv4 fragments received.
+    ip_reasm_reqds IpReasmReqds "IpReasmReqds";
+    /// IPv4 packets put together of fragments.
+    ip_reasm_oks IpReasmOks "IpReasmOKs";
+    /// IPv4 packets sent in fragments.
+    ip_frag_oks IpFragOks "IpFragOKs";
+    /// IPv4 packets that were to be sent in fragments, some of which the device did not take.
+    ip_frag_fails IpFragFails "IpFragFails";
+    /// IPv4 fragments sent.
+    ip_frag_creates IpFragCreates "IpFragCreates";
     /// IPv4 packets shorter than their header says.
     ip_ext_in_truncated_pkts IpInTruncated "IpExtInTruncatedPkts";
     /// IPv4 packets with a bad header checksum; also in `IpInHdrErrors`.
@@ -109,8 +122,20 @@ counters! {
     ip6_in_truncated_pkts Ip6InTruncated "Ip6InTruncatedPkts";
     /// IPv6 packets handed to TCP, UDP or ICMPv6.
     ip6_in_delivers Ip6InDelivers "Ip6InDelivers";
-    /// IPv6 fragments: dropped, never put together.
+    /// As `IpReasmFails`, over IPv6.
     ip6_reasm_fails Ip6ReasmFails "Ip6ReasmFails";
+    /// As `IpReasmTimeout`, over IPv6, after 60 s.
+    ip6_reasm_timeout Ip6ReasmTimeout "Ip6ReasmTimeout";
+    /// As `IpReasmReqds`, over IPv6.
+    ip6_reasm_reqds Ip6ReasmReqds "Ip6ReasmReqds";
+    /// As `IpReasmOKs`, over IPv6.
+    ip6_reasm_oks Ip6ReasmOks "Ip6ReasmOKs";
+    /// As `IpFragOKs`, over IPv6.
+    ip6_frag_oks Ip6FragOks "Ip6FragOKs";
+    /// As `IpFragFails`, over IPv6.
+    ip6_frag_fails Ip6FragFails "Ip6FragFails";
+    /// As `IpFragCreates`, over IPv6.
+    ip6_frag_creates Ip6FragCreates "Ip6FragCreates";
     /// ICMP messages received.
     icmp_in_msgs IcmpInMsgs "IcmpInMsgs";
     /// ICMP messages that were malformed, had a bad checksum, or were about a packet that no socket has sent.

@@ -40,7 +40,8 @@ pub fn fuzz_frames(script: &[u8]) {
     let Some((&switches, rest)) = script.split_first() else { return };
     let mut rig = Rig::new();
     let sockets = ["0.0.0.0:7", "[::]:7", "0.0.0.0:9"].map(|addr| {
-        let socket = UdpSocket::builder().nonblocking(true).bind(&rig.ns, at(addr)).expect("a free place");
+        let builder = UdpSocket::builder().nonblocking(true).only_v6(true);
+        let socket = builder.bind(&rig.ns, at(addr)).expect("a free place");
         // A question that is out, of each family.
         let _ = socket.send_to(b"?", at(if addr.starts_with('[') { "[fd00::2]:1" } else { "10.0.0.2:1" }));
         socket

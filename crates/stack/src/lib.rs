@@ -9,9 +9,9 @@
 //! apart with `smoltcp::wire`.
 //!
 //! # What is not here
-//! IP fragments in either direction, ICMP errors about what others send (a datagram to a port that no socket has is dropped and
-//! counted), multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP redirects, a
-//! loopback device, IPv4-mapped addresses on IPv6 sockets (every IPv6 socket behaves as with `IPV6_V6ONLY`).
+//! ICMP errors about what others send (a datagram to a port that no socket has is dropped and counted, and so are fragments
+//! whose rest does not come), multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP
+//! redirects, a loopback device.
 //!
 //! # Folders
 //! Each uses only those above it.
@@ -51,6 +51,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use napier_core::fragments::MtuDiscovery;
+
 pub use counters::{STACK_METRICS, StackCounters};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzz::fuzz_frames;
@@ -61,7 +63,9 @@ pub use pass::injected;
 pub use pass::{DryRun, RxPass, View, merge};
 pub use tables::reuse::ReusePort;
 pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
-pub use udp::{MergedDatagram, OVERHEAD_BYTES, SendBuffers, UdpSocket, UdpSocketBuilder};
+pub use udp::{
+    MergedDatagram, OVERHEAD_BYTES, RecvMeta, SendBuffers, SendMeta, SentError, UdpSocket, UdpSocketBuilder,
+};
 pub use wait::{deferred, park};
 
 /// The name that [`deferred`] had.

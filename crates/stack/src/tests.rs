@@ -1,7 +1,10 @@
 mod ageing;
 mod answers;
+mod control;
 mod dry;
+mod dual;
 mod faults;
+mod fragments;
 mod gateway;
 mod icmp;
 mod neighbours;

@@ -40,7 +40,7 @@ pub struct ServeReport {
     pub softirq_run_delay_s: Option<f64>,
     /// Packets dropped because their checksum was wrong; null on the kernel's sockets, which count them elsewhere.
     pub wrong_checksums: Option<u64>,
-    /// IP fragments, which are dropped: none is put together; null on the kernel's sockets.
+    /// Packets that came in IP fragments and were given up; null on the kernel's sockets.
     pub fragments: Option<u64>,
     /// Packets dropped because they were longer than a frame, or came when the kernel had no frame; null on the kernel's sockets.
     pub too_long: Option<u64>,
@@ -125,8 +125,8 @@ impl std::fmt::Display for ServeReport {
             writeln!(f, "checksums    {wrong} packets were dropped, for theirs was wrong ({hint})")?;
         }
         if let Some(fragments @ 1..) = self.fragments {
-            let hint = "none is put together here: datagrams must fit into the MTU, or go over TCP";
-            writeln!(f, "fragments    {fragments} IP fragments were dropped ({hint})")?;
+            let hint = "the rest did not come in time, or did not fit: datagrams that fit into the MTU need no rest";
+            writeln!(f, "fragments    {fragments} packets that came in pieces were given up ({hint})")?;
         }
         if let Some(packets @ 1..) = self.too_long {
             writeln!(
@@ -217,7 +217,7 @@ mod tests {
         let some =
             ServeReport { fragments: Some(3), too_long: Some(4), paths_lowered: Some(1), black_holes: Some(0), ..none };
         let said = some.to_string();
-        for line in ["\nfragments    3 IP fragments", "\ntoo long     4 packets", "\npaths        1 times"] {
+        for line in ["\nfragments    3 packets", "\ntoo long     4 packets", "\npaths        1 times"] {
             assert!(said.contains(line), "{said}");
         }
     }

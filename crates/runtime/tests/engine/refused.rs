@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use napier_runtime::device::{AddDeviceError, AddLinkError, DeviceHandle, LinkConfig, MemifConfig, MemifRole};
 use napier_runtime::engine::Engine;
-use napier_runtime::socket::{DeviceError, NetNs, TcpListener, TcpStream, UdpSocket};
+use napier_runtime::socket::{DeviceError, MtuDiscovery, NetNs, TcpListener, TcpStream, UdpSocket};
 
 use crate::common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, bound, end, v4};
 
@@ -99,6 +99,7 @@ fn small_frames_carry_what_fits() {
         let payload_max = (frame_bytes as usize - 14).min(1500) - 28;
         let server = bound(tested.netns(), v4(TESTED_V4, 7));
         let client = UdpSocket::bind(peer.netns(), v4(PEER_V4, 8)).unwrap();
+        client.set_mtu_discovery(MtuDiscovery::Do).unwrap();
         let refused = client.send_to(&vec![1; payload_max + 1], v4(TESTED_V4, 7)).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(90), "EMSGSIZE");
         client.send_to(&vec![1; payload_max], v4(TESTED_V4, 7)).unwrap();

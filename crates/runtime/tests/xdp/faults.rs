@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use napier_runtime::device::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpMode};
-use napier_runtime::socket::UdpSocket;
+use napier_runtime::socket::{MtuDiscovery, UdpSocket};
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, sockopt};
 
@@ -90,6 +90,7 @@ fn what_changes_of_an_interface_is_noticed() {
     let Some(xdp) = Xdp::new(test, pair.left(), small(), &[LEFT]) else { return };
     xdp.ns.neighbour_add(xdp.device.ifindex(), ip(RIGHT_KERNEL), RIGHT_MAC).expect("added");
     let socket = xdp.bound(LEFT, 0);
+    socket.set_mtu_discovery(MtuDiscovery::Do).expect("set");
     assert_eq!(socket.send_to(&[0; 1400], at(RIGHT_KERNEL, 9)).expect("sent"), 1400);
     pair.left().set_mtu(1300).expect("set");
     eventually("longer packets are refused", || socket.send_to(&[0; 1400], at(RIGHT_KERNEL, 9)).is_err());

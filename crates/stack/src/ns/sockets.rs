@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 
 use super::NetNs;
-use crate::tables::bind::own_end;
 use crate::tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
 use crate::udp::{UdpSocket, UdpSocketBuilder};
 
@@ -46,8 +45,7 @@ impl TcpListenerBuilder {
     /// # Errors
     /// As [`UdpSocketBuilder::bind`](crate::UdpSocketBuilder::bind); `EAGAIN` if the timer's thread cannot be started.
     pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<TcpListener> {
-        let local = own_end(addr)?;
-        ns.0.tcp()?.listen(self, local)
+        ns.0.tcp()?.listen(self, addr)
     }
 }
 

@@ -18,6 +18,8 @@ use crate::pass::lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
 use crate::pass::merge::{self, Bundle, Merging};
 use crate::tables::Ingress;
 use crate::tcp::{self, Tcp};
+use crate::udp::queue::UdpInner;
+use crate::udp::wishes::Needs;
 use crate::wire::{self, Meta, Segment, headers};
 
 impl<'v> RxPass<'v> {
@@ -68,18 +70,49 @@ impl<'v> RxPass<'v> {
         tcp::receive(self.tcp(), &self.at, now, bytes, segment);
     }
 
-    /// A datagram that may wait for others of its flow, or joins those that do. Its headers are read again: what is kept
-    /// of them for this would cost those that are not merged.
+    /// A datagram of a socket that has to be asked what to do with it.
     #[cold]
     #[inline(never)]
-    pub(super) fn hold(&mut self, merging: &'v mut Merging, frame: Frame, len: u32) {
+    pub(super) fn deliver_with_needs(
+        &mut self,
+        socket: &'v UdpInner,
+        mut frame: Frame,
+        len: u32,
+        (v4, truesize): (bool, usize),
+    ) {
+        if !socket.wishes.takes_from(self.at.interface.ifindex) {
+            return self.lose(frame, v4, NO_PORTS);
+        }
+        let stamped = socket.needs(Needs::STAMPED);
+        if socket.needs(Needs::MERGED)
+            && let Some(merging) = self.merging.take_if(|merging| merging.is_on())
+        {
+            return self.hold(merging, frame, len, stamped);
+        }
+        self.stamp(&mut frame, stamped);
+        self.put(socket, frame, v4, truesize);
+    }
+
+    /// A datagram that may wait for others of its flow, or joins those that do. Its headers are read again: what is kept
+    /// of them for this would cost those that are not merged.
+    fn hold(&mut self, merging: &'v mut Merging, mut frame: Frame, len: u32, stamped: bool) {
         let tables = self.at.tables;
         let meta = Meta::from_bits(tables.frames.meta(&frame));
         let headers = headers::udp(tables.frames.data(&frame, len as usize), meta);
+        self.stamp(&mut frame, stamped);
         let now = merge::jiffy(self.now());
         let bundle = Bundle::new(headers, frame, meta.truesize());
         merging.receive(bundle, now, &tables.frames, |bundle, room| self.deliver_bundle(bundle, room));
         self.merging = Some(merging);
+    }
+
+    /// Writes into a frame when this poll took it, if its socket wants to know.
+    fn stamp(&mut self, frame: &mut Frame, wanted: bool) {
+        if wanted {
+            let (now, frames) = (self.now(), &*self.at.tables.frames);
+            let meta = Meta::from_bits(frames.meta(frame)).stamped(frames.data_mut(frame), now);
+            frames.set_meta(frame, meta.bits());
+        }
     }
 
     /// A segment, which may wait for others of its flow, join those that do, or send them up before it.

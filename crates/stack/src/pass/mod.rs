@@ -5,10 +5,11 @@
 //!
 //! Each frame is parsed once (`wire`). A datagram goes into the queue of its socket (`udp::deliver`); a segment waits for others of
 //! the poll (`ahead`) and goes to its connection; both may be merged with others of their flow before (`merge`); ARP, neighbour
-//! discovery and ICMP are rare (`slow`). What is not delivered is counted (`lost`). `dry` is a pass without a packet.
+//! discovery and ICMP are rare (`slow`), and so are fragments (`fragments`). What is not delivered is counted (`lost`). `dry` is a pass without a packet.
 
 mod ahead;
 mod dry;
+mod fragments;
 mod held;
 mod in_hand;
 mod lost;
@@ -31,6 +32,7 @@ use crate::tcp::Tcp;
 use crate::udp::Udp;
 use crate::udp::deliver::Round;
 use crate::udp::queue::UdpInner;
+use crate::udp::wishes::Needs;
 use crate::wire::{self, Datagram, Meta, Packet};
 use ahead::Waiting;
 pub use dry::DryRun;
@@ -147,6 +149,7 @@ impl<'v> RxPass<'v> {
                     self.take_waiting();
                 }
             }
+            Ok(Packet::Fragment { at, end }) => self.take_fragment(frame, len, at, end),
             Ok(packet) => {
                 let mut hand = InHand::new(frames, frame);
                 self.take_waiting();
@@ -172,7 +175,7 @@ impl<'v> RxPass<'v> {
 
     #[inline]
     fn deliver(&mut self, frame: Frame, len: u32, datagram: &Datagram, truesize: usize) {
-        let Ingress { tables, devices, napi_id, .. } = self.at;
+        let Ingress { devices, napi_id, .. } = self.at;
         let v4 = datagram.dst.addr.is_v4();
         if !devices.is_local(datagram.dst.addr) {
             return self.lose(frame, v4, ADDR_ERRORS);
@@ -184,15 +187,19 @@ impl<'v> RxPass<'v> {
             let came = if socket.has_room(0, truesize) { DryRun::Reached } else { DryRun::Nowhere };
             return self.end_dry(frame, came);
         }
-        if socket.wants_merged()
-            && let Some(merging) = self.merging.take_if(|merging| merging.is_on())
-        {
-            return self.hold(merging, frame, len);
+        if socket.needs(Needs::MERGED | Needs::STAMPED | Needs::BOUND) {
+            return self.deliver_with_needs(socket, frame, len, (v4, truesize));
         }
+        self.put(socket, frame, v4, truesize);
+    }
+
+    /// Puts a datagram into the queue of its socket, if that has room.
+    #[inline]
+    fn put(&mut self, socket: &'v UdpInner, frame: Frame, v4: bool, truesize: usize) {
         if !self.round.book(socket, truesize, 1) {
             return self.lose(frame, v4, RCVBUF_ERRORS);
         }
-        socket.list.push(&tables.frames, frame);
+        socket.list.push(&self.at.tables.frames, frame);
         self.round.booked(v4, 1);
     }
 }

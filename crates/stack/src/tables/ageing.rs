@@ -1,9 +1,10 @@
 //! The thread that carries out how long neighbours are believed ([`napier_core::neighbour`]).
 //!
-//! It sleeps until something ends: for ever where all neighbours are permanent or stale. What it changes it changes in one go, so
+//! It sleeps until something ends, or a question has to be asked again (`neighbour/pending`): for ever where all neighbours are
+//! permanent or stale. What it changes it changes in one go, so
 //! that many neighbours cost one copy of the table.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use napier_core::time::{Deadline, Instant, Span};
@@ -24,6 +25,8 @@ pub(crate) struct Ageing(Arc<AgeingThread>);
 
 struct AgeingThread {
     alarm: Alarm,
+    /// When the next question is asked again, in ns; `u64::MAX`: none is out.
+    questions: AtomicU64,
     stop: AtomicBool,
     started: AtomicBool,
     parker: Parker,
@@ -33,7 +36,8 @@ impl Ageing {
     /// No thread yet.
     pub(crate) fn new() -> Self {
         let (stop, started) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self(Arc::new(AgeingThread { alarm: Alarm::new(), stop, started, parker: Parker::new() }))
+        let questions = AtomicU64::new(u64::MAX);
+        Self(Arc::new(AgeingThread { alarm: Alarm::new(), questions, stop, started, parker: Parker::new() }))
     }
 
     /// Starts the thread of `ns`, unless it runs. For programs. Where the system has no thread, neighbours are believed until
@@ -63,6 +67,15 @@ impl Ageing {
         }
     }
 
+    /// The first of the questions that are out ends at `at`. For writers.
+    pub(crate) fn questions_end(&self, at: Deadline) {
+        let ns = at.instant().map_or(u64::MAX, |at| at.ns);
+        // Relaxed: the alarm publishes it.
+        if self.0.questions.swap(ns, Ordering::Relaxed) > ns {
+            self.ask(at);
+        }
+    }
+
     /// Ends the thread.
     pub(crate) fn stop(&self) {
         // Release: pairs with the Acquire load in `run`.
@@ -78,13 +91,17 @@ impl Drop for Ageing {
 }
 
 impl AgeingThread {
+    fn questions(&self) -> Deadline {
+        Deadline::at(Instant { ns: self.questions.load(Ordering::Relaxed) })
+    }
+
     fn run(&self, ns: &Weak<Tables>) {
         napier_sys::nowait::this_thread();
         let mut not_before = Instant::ZERO;
         loop {
             self.alarm.begin();
             let ends = match ns.upgrade() {
-                Some(ns) => ns.snapshot.load().neighbours.ends(),
+                Some(ns) => ns.snapshot.load().neighbours.ends().earliest(self.questions()),
                 None => return,
             };
             let at = ends.instant().map(|at| at.max(not_before));

@@ -1,7 +1,7 @@
 //! Which socket a datagram belongs to.
 //!
 //! Order of search, as `net/ipv4/udp.c __udp4_lib_lookup` scores: the socket connected to exactly these two ends, then a
-//! socket bound to the destination address, then one bound to the wildcard of the family. Sockets that share a place
+//! socket bound to the destination address, then one bound to a wildcard, by the table of [`napier_core::family`]. Sockets that share a place
 //! (SO_REUSEPORT) form one entry and the packet chooses among its members.
 //!
 //! Both tables are immutable and cut in 256 shards. A reader follows two pointers and takes no lock; a writer copies
@@ -70,7 +70,14 @@ impl<S: Demuxed> Demux<S> {
                 wildcard = Some(entry);
             }
         }
-        wildcard.map(|entry| entry.select(self.seed, src, dst, napi_id))
+        let entry = wildcard.or_else(|| self.other_wildcard(dst))?;
+        Some(entry.select(self.seed, src, dst, napi_id))
+    }
+
+    #[cold]
+    fn other_wildcard(&self, dst: End) -> Option<&Entry<S>> {
+        let (ports, any) = (ports(0, dst.port), dst.addr.other_any());
+        self.bound.run(port_hash(self.seed, dst.port)).find(|e| e.ports == ports && e.local == any)
     }
 
     /// Puts a socket at a place; it joins those already there, which must have the same `reuse`.

@@ -121,6 +121,17 @@ impl Writing<'_> {
     /// What was believed long enough is not any more.
     pub(crate) fn age(&mut self, now: Instant) {
         let ns = self.ns;
+        let (again, unheard) = self.pending.age(now);
+        self.after.extend(again.into_iter().map(|key| After::Probe(key, None)));
+        ns.counters.add(Counter::NeighUnresolvedDiscards, unheard);
+        ns.ageing.questions_end(self.pending.ends());
+        if ns.snapshot.load().neighbours.ends().is_due(now) {
+            self.age_known(now);
+        }
+    }
+
+    fn age_known(&mut self, now: Instant) {
+        let ns = self.ns;
         let view = ns.snapshot.load_full();
         let due = |neighbour: &Neighbour| neighbour.nud.ends().is_due(now);
         let (mut paths_change, mut forgotten) = (false, 0);
@@ -199,6 +210,7 @@ impl Writing<'_> {
             Hold::Held { probe, dropped } => {
                 if probe {
                     self.after.push_back(After::Probe(key, None));
+                    ns.ageing.questions_end(self.pending.ends());
                 }
                 (dropped, true)
             }

@@ -7,7 +7,7 @@
 //! # Files
 //! `writer` is the lock, `registry` has the ports and `bind` what a socket is bound by, `demux` finds a socket by addresses, `path`
 //! decides where a packet goes and `path_mtu` how long it may be, `neighbour` says to which Ethernet address; `learn` changes what is
-//! known of neighbours, `ask` asks for them, `ageing` forgets them. `protocol` is what is known of protocols.
+//! known of neighbours, `ask` asks for them, `ageing` forgets them. `reassembly` has packets of which fragments have come. `protocol` is what is known of protocols.
 
 pub(crate) mod ageing;
 pub(crate) mod ask;
@@ -19,11 +19,12 @@ pub(crate) mod path;
 pub(crate) mod path_mtu;
 pub(crate) mod protocol;
 pub(crate) mod published;
+pub(crate) mod reassembly;
 pub(crate) mod registry;
 pub(crate) mod reuse;
 pub(crate) mod writer;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -32,12 +33,13 @@ use napier_ring::FrameTable;
 use crate::counters::Counters;
 use crate::device::Egress;
 use crate::host::Host;
-use crate::wire::addr::Addr;
+use crate::wire::addr::{Addr, End};
 use ageing::Ageing;
 use neighbour::Neighbours;
 use path::Gateway;
 use path_mtu::PathMtus;
 use protocol::Protocol;
+use reassembly::Reassembly;
 use writer::{Writers, Writing};
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -62,6 +64,10 @@ pub(crate) struct Tables {
     writers: Writers,
     /// The thread that makes neighbours old.
     pub(crate) ageing: Ageing,
+    /// Packets of which some fragments have come.
+    pub(crate) reassembly: Reassembly,
+    /// What the next packet that is cut is known by.
+    idents: AtomicU32,
 }
 
 /// All that decides where packets go, at one moment.
@@ -134,6 +140,8 @@ impl Tables {
             protocols: ArcSwap::default(),
             writers: Writers::new(),
             ageing: Ageing::new(),
+            reassembly: Reassembly::new(),
+            idents: AtomicU32::new((seed >> 32) as u32 ^ seed as u32),
         });
         let dependant: Weak<Self> = Arc::downgrade(&tables);
         tables.host.add_dependant(dependant);
@@ -143,6 +151,15 @@ impl Tables {
     /// Neighbours grow old from now on. For programs, and without the writers' lock.
     pub(crate) fn start_ageing(self: &Arc<Self>) {
         self.ageing.start(self);
+    }
+
+    /// What a packet to `dst` that is cut is known by: another for each of 65536 in a row to a destination, and nothing that one
+    /// destination can tell of another (RFC 7739).
+    pub(crate) fn ident(&self, dst: Addr) -> u32 {
+        // Relaxed: only uniqueness counts.
+        let number = self.idents.fetch_add(1, Ordering::Relaxed);
+        let end = End { addr: dst, port: 0 };
+        number.wrapping_add(demux::flow_hash(self.seed, end, end))
     }
 
     /// Swaps in a changed snapshot. The guard proves that no other writer copies the same one.

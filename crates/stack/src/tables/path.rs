@@ -17,15 +17,14 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// # Errors
-    /// EAFNOSUPPORT for an IPv4-mapped address.
-    pub(crate) fn new(addr: &SocketAddr) -> io::Result<Self> {
-        let dst = End::from_socket_addr(addr).ok_or_else(|| errno(libc::EAFNOSUPPORT))?;
+    #[inline]
+    pub(crate) fn new(addr: &SocketAddr) -> Self {
+        let dst = End::from_socket_addr(addr);
         let scope = match addr {
             SocketAddr::V6(v6) if dst.addr.is_link_local_v6() => v6.scope_id(),
             _ => 0,
         };
-        Ok(Self { dst, scope })
+        Self { dst, scope }
     }
 }
 

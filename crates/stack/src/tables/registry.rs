@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 
+use napier_core::family::meet;
+
 use crate::errno::errno;
 use crate::tables::reuse::ReusePort;
 use crate::wire::addr::End;
@@ -45,8 +47,8 @@ impl From<Denied> for io::Error {
 impl Registry {
     /// Claims `local`; port 0 stands for any free port of the ephemeral range. Gives the end with its port.
     ///
-    /// Two sockets may have one port if their addresses differ and neither is the wildcard, or if both asked for
-    /// SO_REUSEPORT (`net/ipv4/udp.c udp_lib_lport_inuse`).
+    /// Two sockets may have one port if they would not hear the same ([`meet`]), or if both asked for SO_REUSEPORT
+    /// (`net/ipv4/udp.c udp_lib_lport_inuse`, `net/ipv4/inet_connection_sock.c inet_csk_bind_conflict`).
     pub(crate) fn claim(&mut self, local: End, reuse: ReusePort) -> Result<End, Denied> {
         let local = if local.port == 0 { self.free_port(local).ok_or(Denied::InUse)? } else { local };
         for other in self.overlapping(local) {
@@ -86,7 +88,7 @@ impl Registry {
     fn overlapping(&self, local: End) -> impl Iterator<Item = &Claim> {
         self.claims.get(&local.port).into_iter().flatten().filter(move |other| {
             let (a, b) = (local.addr, other.local.addr);
-            a.is_v4() == b.is_v4() && (a == b || a.is_any() || b.is_any())
+            meet(a.bound(), b.bound(), a == b)
         })
     }
 

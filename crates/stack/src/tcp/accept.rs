@@ -74,7 +74,7 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             if let Some(conn) = self.inner.accept() {
-                let stream = TcpStream::from_parts(conn, self.tcp.clone());
+                let stream = TcpStream::from_parts(conn, self.inner.family, self.tcp.clone());
                 let peer = stream.peer();
                 return Ok((stream, peer));
             }
@@ -108,7 +108,7 @@ impl TcpListener {
     /// # Errors
     /// None today.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.inner.local.socket_addr(0))
+        Ok(self.inner.local.shown(self.inner.family, 0))
     }
 
     /// Whether [`accept`](Self::accept) returns `EAGAIN` instead of waiting.

@@ -4,11 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use napier_core::family::SocketFamily;
+
 use super::listener::Limits;
 use super::settings::{ConnSettings, settings};
-use crate::tables::bind::{Binding, binding, own_end};
+use crate::tables::bind::{Binding, binding, check_reach};
 use crate::tables::path::Destination;
-use crate::wire::addr::End;
+use crate::wire::addr::{self, Addr, End};
 
 /// Connections that wait to be accepted. Source: `include/linux/socket.h SOMAXCONN`.
 const BACKLOG_DEFAULT: usize = 4096;
@@ -93,9 +95,19 @@ impl TcpStreamBuilder {
 
     settings!(settings);
 
-    /// The own end that was asked for, and the peer.
-    pub(crate) fn ends(&self, peer: SocketAddr) -> io::Result<(Option<End>, Destination)> {
-        let target = Destination::new(&peer)?;
-        Ok((self.local.map(own_end).transpose()?, target))
+    /// The own end that was asked for, the peer, and what the socket is made for.
+    pub(crate) fn ends(&self, peer: SocketAddr) -> io::Result<(Option<End>, Destination, SocketFamily)> {
+        let any = if peer.is_ipv4() { Addr::ANY_V4 } else { Addr::ANY_V6 };
+        let (local, family) = match self.local {
+            Some(local) => Binding::default().place(local)?,
+            None => (End { addr: any, port: 0 }, family_of(&peer)),
+        };
+        check_reach(family, local.addr, addr::to(&peer))?;
+        Ok((self.local.map(|_| local), Destination::new(&peer), family))
     }
+}
+
+/// What a socket is made for that is to reach an address.
+fn family_of(peer: &SocketAddr) -> SocketFamily {
+    if peer.is_ipv4() { SocketFamily::V4 } else { SocketFamily::V6 }
 }

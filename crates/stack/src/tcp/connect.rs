@@ -38,7 +38,9 @@ pub(super) fn connect(
         let snapshot = tables.snapshot.load();
         let Way { interface, own, .. } = route(&snapshot, target)?;
         match local {
-            Some(end) if end.addr.is_v4() != target.dst.addr.is_v4() => return Err(errno(libc::EAFNOSUPPORT)),
+            Some(end) if !end.addr.is_any() && end.addr.is_v4() != target.dst.addr.is_v4() => {
+                return Err(errno(libc::EAFNOSUPPORT));
+            }
             Some(end) if !end.addr.is_any() && !snapshot.is_local(end.addr) => {
                 return Err(errno(libc::EADDRNOTAVAIL));
             }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use napier_core::family::SocketFamily;
 use napier_core::sockopt::SocketBusy;
 use napier_ring::Inbox;
 
@@ -31,6 +32,7 @@ pub(super) struct Limits {
 /// What the tables, the connections and the handle of one listener share.
 pub(crate) struct ListenerInner<C> {
     pub(super) local: End,
+    pub(super) family: SocketFamily,
     pub(super) reuse: ReusePort,
     pub(super) limits: Limits,
     /// The recorded NAPI id, valid or not.
@@ -53,9 +55,15 @@ pub(crate) struct ListenerInner<C> {
 }
 
 impl<C: Limited> ListenerInner<C> {
-    pub(super) fn new(local: End, reuse: ReusePort, limits: Limits, busy: &SocketBusy) -> Self {
+    pub(super) fn new(
+        (local, family): (End, SocketFamily),
+        reuse: ReusePort,
+        limits: Limits,
+        busy: &SocketBusy,
+    ) -> Self {
         Self {
             local,
+            family,
             reuse,
             limits,
             napi_id: AtomicU32::new(0),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use napier_core::family::SocketFamily;
 use napier_core::time::{Deadline, Span};
 use napier_sys::clock::Clock;
 
@@ -48,6 +49,8 @@ pub struct TcpStream {
     conn: Arc<Conn>,
     /// Where the connection's memory is, so that all of it can be asked for before any of it is read.
     memory: Memory,
+    /// How addresses are shown.
+    family: SocketFamily,
     tcp: Arc<Tcp>,
 }
 
@@ -58,8 +61,8 @@ impl TcpStream {
         TcpStreamBuilder::default()
     }
 
-    pub(super) fn from_parts(conn: Arc<Conn>, tcp: Arc<Tcp>) -> Self {
-        Self { memory: conn.memory(), conn, tcp }
+    pub(super) fn from_parts(conn: Arc<Conn>, family: SocketFamily, tcp: Arc<Tcp>) -> Self {
+        Self { memory: conn.memory(), conn, family, tcp }
     }
 
     #[cfg(test)]
@@ -172,7 +175,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.conn.flow.local.socket_addr(0))
+        Ok(self.conn.flow.local.shown(self.family, 0))
     }
 
     /// The address of the peer.
@@ -187,7 +190,7 @@ impl TcpStream {
     }
 
     pub(super) fn peer(&self) -> SocketAddr {
-        self.conn.flow.peer.socket_addr(self.conn.scope)
+        self.conn.flow.peer.shown(self.family, self.conn.scope)
     }
 
     /// The pending error (`SO_ERROR`), which is pending no more.

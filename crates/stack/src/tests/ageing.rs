@@ -232,3 +232,34 @@ fn a_connection_uses_its_neighbour_too() {
     drop(stream);
     assert_eq!(rig.ns.neighbour(IFINDEX, peer()), Some(NEW_MAC));
 }
+
+#[test]
+fn one_packet_finds_a_neighbour_whose_first_answer_was_lost() {
+    let mut rig = Rig::new();
+    let socket = UdpSocket::bind(&rig.ns, at("10.0.0.1:9")).unwrap();
+    socket.send_to(b"alone", at("10.0.0.2:7")).unwrap();
+    let asked = || rig.sent().iter().filter(|frame| frame[12..14] == [8, 6]).count();
+    let mut questions = asked();
+    napier_testkit::eventually("the thread asks again", || {
+        questions += asked();
+        questions >= 2
+    });
+    rig.inject(&arp(ArpOperation::Reply, PEER_MAC, OURS, false));
+    let sent = rig.sent();
+    assert_eq!(sent.last().expect("what waited")[..6], PEER_MAC);
+    assert_eq!(rig.ns.counters().neigh_unresolved_discards, 0);
+}
+
+#[test]
+fn what_waits_for_a_neighbour_that_is_not_there_is_given_up() {
+    let mut rig = Rig::new();
+    let socket = UdpSocket::bind(&rig.ns, at("10.0.0.1:9")).unwrap();
+    socket.send_to(b"lost", at("10.0.0.2:7")).unwrap();
+    for secs in [2, 4, 6] {
+        let _ = later(&rig, secs);
+    }
+    let counters = rig.ns.counters();
+    assert_eq!((counters.neigh_probes, counters.neigh_unresolved_discards), (3, 1));
+    rig.inject(&arp(ArpOperation::Reply, PEER_MAC, OURS, false));
+    assert!(nud(&rig).is_some(), "a late answer is still one to a question");
+}

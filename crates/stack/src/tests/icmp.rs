@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use napier_testkit::eventually;
 
 use crate::testing::{IFINDEX, Rig, at, icmp_error, udp};
-use crate::{SocketOption, UdpSocket};
+use crate::{MtuDiscovery, SocketOption, UdpSocket};
 
 fn code<T: std::fmt::Debug>(result: std::io::Result<T>) -> Option<i32> {
     result.err().map(|error| error.raw_os_error().expect("a number"))
@@ -117,7 +117,8 @@ fn a_datagram_that_is_too_long_for_the_path_is_refused() {
         ("0.0.0.0:9", "10.0.0.2:7", ([3, 4], [0, 0, 4, 0xb0]), 1200 - 28),
         ("[::]:9", "[fd00::2]:7", ([2, 0], [0, 0, 5, 0]), 1280 - 48),
     ] {
-        let socket = UdpSocket::bind(&rig.ns, at(own)).unwrap();
+        let socket = UdpSocket::builder().only_v6(true).bind(&rig.ns, at(own)).unwrap();
+        socket.set_mtu_discovery(MtuDiscovery::Do).unwrap();
         socket.send_to(&[1; 1400], at(peer)).unwrap();
         let frame = rig.sent().remove(0);
         let (message, rest) = too_big;
@@ -203,6 +204,7 @@ fn a_device_that_takes_other_packets_now() {
     rig.know_peers();
     let socket = UdpSocket::bind(&rig.ns, at("10.0.0.1:9")).unwrap();
     socket.setsockopt(SocketOption::SndBuf, 1 << 20).unwrap();
+    socket.set_mtu_discovery(MtuDiscovery::Do).unwrap();
     assert_eq!(socket.send_to(&[1; 1472], at("10.0.0.2:7")).unwrap(), 1472);
     rig.device.mtu.store(1300, std::sync::atomic::Ordering::Relaxed);
     rig.ns.device_changed(IFINDEX);

@@ -8,7 +8,7 @@ use smoltcp::wire::{
 };
 
 use crate::testing::{IFINDEX, OUR_MAC, PEER_MAC, Rig, at, device, udp_frame};
-use crate::{NeighbourError, UdpSocket};
+use crate::{MtuDiscovery, NeighbourError, UdpSocket};
 
 fn code<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
     result.expect_err("refused").raw_os_error().expect("a number")
@@ -79,13 +79,15 @@ fn errors() {
     let rig = rig();
     let socket = UdpSocket::bind(&rig.ns, at("0.0.0.0:9")).unwrap();
     let send = |peer: &str, len: usize| socket.send_to(&vec![0; len], at(peer));
+    socket.set_mtu_discovery(MtuDiscovery::Do).unwrap();
     assert_eq!(send("10.0.0.2:1", 1472).unwrap(), 1472);
     assert_eq!(code(send("10.0.0.2:1", 1473)), libc::EMSGSIZE);
     assert_eq!(code(send("10.0.0.2:0", 1)), libc::EINVAL);
     assert_eq!(code(send("10.0.0.255:1", 1)), libc::EACCES);
     assert_eq!(code(send("10.9.9.9:1", 1)), libc::ENETUNREACH);
     assert_eq!(code(send("[fd00::2]:1", 1)), libc::EAFNOSUPPORT);
-    let v6 = UdpSocket::bind(&rig.ns, at("[::]:9")).unwrap();
+    let v6 = UdpSocket::builder().only_v6(true).bind(&rig.ns, at("[::]:9")).unwrap();
+    v6.set_mtu_discovery(MtuDiscovery::Probe).unwrap();
     assert_eq!(v6.send_to(&[0; 1452], at("[fd00::2]:1")).unwrap(), 1452);
     assert_eq!(code(v6.send_to(&[0; 1453], at("[fd00::2]:1"))), libc::EMSGSIZE);
     assert_eq!(rig.sent().len(), 2);
@@ -125,7 +127,7 @@ fn the_longest_prefix_and_the_scope_choose_the_device() {
     assert_eq!(sent("10.0.0.200:1", "10.0.0.129:9"), [false, true]);
     v4.send_to(b"x", at("10.0.0.100:1")).unwrap();
     assert_eq!(sent("10.0.0.100:1", "10.0.0.1:9"), [true, false]);
-    let v6 = UdpSocket::bind(&rig.ns, at("[::]:9")).unwrap();
+    let v6 = UdpSocket::builder().only_v6(true).bind(&rig.ns, at("[::]:9")).unwrap();
     v6.send_to(b"x", at("[fe80::2%4]:1")).unwrap();
     assert_eq!(sent("[fe80::2]:1", "[fe80::9]:9"), [false, true]);
     // The device goes: its paths are forgotten at once.

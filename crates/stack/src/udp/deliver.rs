@@ -111,7 +111,7 @@ impl<'v> Round<'v> {
             let Touched { socket: Some(socket), bytes, packets } = std::mem::take(touched) else { continue };
             socket.charge(bytes);
             if let Some(journal) = self.journal {
-                journal.delivered(self.napi_id, socket.ends.load().tuple.local.socket_addr(0), packets);
+                journal.delivered(self.napi_id, socket.own_addr(), packets);
             }
             // Relaxed: the id is a hint that orders nothing.
             socket.source.notify(socket.napi_id.load(Ordering::Relaxed), Interest::IN);

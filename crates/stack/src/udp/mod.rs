@@ -2,19 +2,27 @@
 //!
 //! # Files
 //! `socket` is the public type, `builder` what is known before it is bound; `queue` is its shared half with the receive side,
-//! `deliver` how a poll fills it, `waiting` how a program waits for it; `send` is the transmit side, over the `paths` that a socket
-//! remembers, bounded by what is on its way (`sndbuf`); `options` its options, `notify` what it is told.
+//! `deliver` how a poll fills it, `waiting` how a program waits for it and `recv` what it gets (`taken`: in place); `send` is the transmit side, over the
+//! `paths` that a socket remembers, bounded by what is on its way (`sndbuf`), `long` what is cut; `wishes` say what it wants of its
+//! packets, `settings` and `options` set that and more; `notify` is what it is told, `errors` what
+//! became of its datagrams.
 
 mod builder;
 pub(crate) mod deliver;
+mod errors;
+mod long;
 mod notify;
 mod options;
 mod paths;
 pub(crate) mod queue;
+mod recv;
 mod send;
+mod settings;
 mod sndbuf;
 mod socket;
+mod taken;
 mod waiting;
+pub(crate) mod wishes;
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,10 +33,12 @@ use napier_core::icmp::{Error as IcmpError, Told, lowered};
 use napier_sys::clock::Clock;
 
 pub use builder::UdpSocketBuilder;
+pub use errors::SentError;
+pub use recv::{MergedDatagram, RecvMeta};
+pub use settings::SendMeta;
 pub use sndbuf::{OVERHEAD_BYTES, SendBuffers};
-pub use socket::{MergedDatagram, UdpSocket};
+pub use socket::UdpSocket;
 
-use crate::tables::bind::own_end;
 use crate::tables::demux::{Demux, Tuple};
 use crate::tables::path::{Destination, route};
 use crate::tables::path_mtu::PathMtu;
@@ -58,14 +68,14 @@ impl Udp {
 
     /// See [`UdpSocketBuilder::bind`].
     pub(crate) fn bind(self: &Arc<Self>, builder: UdpSocketBuilder, addr: SocketAddr) -> io::Result<UdpSocket> {
-        let local = own_end(addr)?;
+        let (local, family) = builder.binding.place(addr)?;
         let tables = &self.tables;
         let writer = &mut tables.lock();
         let UdpSocketBuilder { binding, rcvbuf_bytes } = builder;
         let (local, busy) = binding.claim(tables, writer, PROTO_UDP, local)?;
         let (frames, counters) = (tables.frames.clone(), tables.counters.clone());
         let send_buffer = self.send_buffers.open();
-        let socket = Arc::new(UdpInner::new(frames, counters, binding.reuse, local, busy, send_buffer));
+        let socket = Arc::new(UdpInner::new(frames, counters, binding.reuse, (local, family), busy, send_buffer));
         let sender: std::sync::Weak<UdpInner> = Arc::downgrade(&socket);
         socket.send_buffer.belongs_to(sender);
         socket.nonblocking.store(binding.nonblocking, Ordering::Relaxed);
@@ -88,7 +98,7 @@ impl Protocol for Udp {
         let moment = self.published.load();
         let Some(socket) = moment.sockets.find(quoted.to, quoted.from, 0) else { return false };
         match about {
-            About::Error(told) => socket.told(told),
+            About::Error(told) => socket.told(told, quoted, 0),
             About::TooBig(mtu) => {
                 let dst = quoted.to.addr;
                 let Ok(way) = route(snapshot, Destination { dst: quoted.to, scope: 0 }) else { return true };
@@ -97,8 +107,9 @@ impl Protocol for Udp {
                 if let Some(bytes) = lowered(dst.is_v4(), mtu, quoted.packet_bytes, now) {
                     self.tables.lower_path(dst, PathMtu::learnt(bytes, Clock.now()));
                 }
-                // As `net/ipv4/udp.c __udp4_lib_err`: hard where packets are sent with DF.
-                socket.told(Told { error: IcmpError::TooBig, hard: true });
+                if socket.wishes.get().discovery.hears_too_big() {
+                    socket.told(Told { error: IcmpError::TooBig, hard: true }, quoted, mtu);
+                }
             }
         }
         true

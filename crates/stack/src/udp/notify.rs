@@ -13,19 +13,27 @@ use super::sndbuf::BufferOwner;
 use crate::device::OnRoom;
 use crate::errno::{errno, of_icmp};
 use crate::event::{Interest, STOPPED, Source, Watchable, Watched};
+use crate::udp::errors::SentError;
 use crate::udp::queue::UdpInner;
 use crate::udp::socket::UdpSocket;
 use crate::wait::park::{Sleeper, Whom};
+use crate::wire::quote::Quoted;
 
 impl UdpInner {
-    /// A datagram of ours did not get where it was to go.
-    pub(crate) fn told(&self, told: Told) {
+    /// A datagram of ours did not get where it was to go, by a message that quotes it; `mtu`: what it says of the path.
+    pub(crate) fn told(&self, told: Told, quoted: &Quoted, mtu: u32) {
         let connected = self.ends.load().tuple.peer.is_some();
-        if !is_for_datagrams(told, connected, self.egress.recverr.load(Ordering::Relaxed)) {
+        let wants_all = self.egress.recverr.load(Ordering::Relaxed);
+        if !is_for_datagrams(told, connected, wants_all) {
             return;
         }
+        let errno = of_icmp(told.error);
+        if wants_all {
+            let (by, icmp) = quoted.said.map_or((None, (0, 0)), |(by, kind, code)| (Some(by.ip()), (kind, code)));
+            self.errors.leave(SentError { errno, by, icmp, mtu, to: quoted.to.shown(self.family, 0) });
+        }
         // Release: pairs with the Acquire in `is_told`; the sleepers below look again.
-        self.told.store(of_icmp(told.error), Ordering::Release);
+        self.told.store(errno, Ordering::Release);
         self.source.notify(self.napi_id.load(Ordering::Relaxed), Interest::ERR);
         self.parker.wake_all();
         self.send_parker.wake_all();
@@ -110,7 +118,7 @@ impl Watched for UdpInner {
     fn ready(&self) -> Interest {
         let ready = if self.has_data() { Interest::IN } else { Interest::NONE };
         let ready = if self.send_buffer.is_writable() { ready | Interest::OUT } else { ready };
-        let ready = if self.is_told() { ready | Interest::ERR } else { ready };
+        let ready = if self.is_told() || !self.errors.is_empty() { ready | Interest::ERR } else { ready };
         if self.is_stopped() { ready | STOPPED } else { ready }
     }
 

@@ -6,6 +6,7 @@ use napier_core::sockopt::SocketBusy;
 
 use super::queue::UdpInner;
 use super::sndbuf::SNDBUF_MIN;
+use super::wishes::Needs;
 use crate::host::Host;
 use crate::options::{OptionError, PRIORITY_FREE_MAX, SocketOption, pacing_rate, set_busy, unpack};
 use crate::tables::reuse::ReusePort;
@@ -40,7 +41,7 @@ impl UdpInner {
                 self.send_buffer.set_limit((asked * 2).max(SNDBUF_MIN));
                 self.tell_writable();
             }
-            SocketOption::UdpGro => self.set_wants_merged(value != 0),
+            SocketOption::UdpGro => self.set_needs(Needs::MERGED, value != 0),
             _ => self.ask_rcvbuf(value),
         }
         Ok(())
@@ -60,7 +61,7 @@ impl UdpInner {
                 let rate = self.egress.pacing_rate.load(Ordering::Relaxed);
                 Ok(u32::try_from(rate).map_or(-1, u32::cast_signed))
             }
-            None if option == SocketOption::UdpGro => Ok(i32::from(self.wants_merged())),
+            None if option == SocketOption::UdpGro => Ok(i32::from(self.needs(Needs::MERGED))),
             None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != ReusePort::No)),
             None if option == SocketOption::SndBuf => {
                 Ok(i32::try_from(self.send_buffer.limit()).expect("at most 8 MiB"))

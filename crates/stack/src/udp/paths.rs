@@ -3,20 +3,24 @@
 use std::io;
 use std::sync::Arc;
 
+use napier_core::family::{SocketFamily, To};
+use napier_core::fragments::PathUse;
 use napier_core::neighbour::Nud;
 use napier_core::time::Deadline;
 use napier_sys::clock::Clock;
 
 use crate::errno::errno;
+use crate::tables::bind::check_reach;
 use crate::tables::neighbour::Key;
 use crate::tables::path::{Destination, Way, route};
 use crate::tables::{Interface, Snapshot};
+use crate::udp::wishes::Wish;
 use crate::wire::addr::End;
-use crate::wire::template::Template;
+use crate::wire::template::{Marks, Template};
 use crate::wire::{IPV4_LEN, IPV6_LEN, UDP_LEN};
 
 /// Largest UDP payload over IPv4 and, without jumbograms, one that IPv6 holds too (RFC 768, RFC 791).
-const PAYLOAD_MAX: usize = 65_535 - IPV4_LEN - UDP_LEN;
+pub(super) const PAYLOAD_MAX: usize = 65_535 - IPV4_LEN - UDP_LEN;
 
 /// Destinations that an unconnected socket remembers.
 const SLOTS: usize = 16;
@@ -30,6 +34,10 @@ pub(crate) struct UdpPath {
     /// The transmit queue, if the flow's hash does not choose it.
     pub(crate) tx_queue: Option<u16>,
     pub(crate) payload_max: usize,
+    /// Bytes of the longest packet.
+    pub(crate) mtu: usize,
+    /// Longer ones are cut, else refused.
+    pub(crate) cut: bool,
     /// Longer ones are tried again then, if a router's word bounds them.
     pub(crate) until: Deadline,
 }
@@ -84,28 +92,42 @@ impl PathCache {
     }
 }
 
-/// The path from a socket at `local` to `target`.
+/// The path from a socket at `local` to `target`, for what the socket or one call wants.
 ///
 /// # Errors
-/// EAFNOSUPPORT if they are of different families; those of `route`.
-pub(crate) fn resolve(snapshot: &Snapshot, local: End, target: Destination) -> io::Result<Resolved> {
+/// EAFNOSUPPORT and ENETUNREACH if the socket does not reach the family; EINVAL for a source that is not ours; those of
+/// `route`.
+pub(crate) fn resolve(
+    snapshot: &Snapshot,
+    (local, family): (End, SocketFamily),
+    target: Destination,
+    wish: &Wish,
+) -> io::Result<Resolved> {
     let Destination { dst, .. } = target;
-    if local.addr.is_v4() != dst.addr.is_v4() {
-        return Err(errno(libc::EAFNOSUPPORT));
-    }
-    let Way { interface, own, next_hop } = route(snapshot, target)?;
-    let addr = if local.addr.is_any() { own } else { local.addr };
+    // Mapped addresses and others are told apart where the program names them.
+    check_reach(family, local.addr, if dst.addr.is_v4() { To::V4 } else { To::V6 })?;
+    let Way { interface, own, next_hop } = route(snapshot, wish.by_its_interface(target))?;
+    let addr = match wish.src {
+        Some(src) if src.is_v4() != dst.addr.is_v4() || !snapshot.is_local(src) => return Err(errno(libc::EINVAL)),
+        Some(src) => src,
+        None if local.addr.is_any() => own,
+        None => local.addr,
+    };
     let src = End { addr, port: local.port };
     let neighbour = snapshot.neighbours.get(next_hop);
     let mac = neighbour.map_or([0; 6], |n| n.mac);
     let ip_len = if dst.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
-    let (mtu, until) = snapshot.path_mtu(dst.addr, interface.mtu);
+    let (path_mtu, until) = snapshot.path_mtu(dst.addr, interface.mtu);
+    let PathUse { mtu, dont_fragment, cut } = wish.discovery.sending(path_mtu, interface.mtu);
+    let (tos, hops) = wish.marks(dst.addr.is_v4());
     let path = UdpPath {
         target,
-        template: Template::new(interface.mac, mac, src, dst),
+        template: Template::new(interface.mac, mac, (src, dst), Marks { tos, hops, dont_fragment }),
         flow_hash: interface.egress.rss_hash(&src.socket_addr(0), &dst.socket_addr(0)),
         tx_queue: interface.egress.pick_queue(),
         payload_max: mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
+        mtu,
+        cut,
         until,
         interface: interface.clone(),
     };

@@ -14,10 +14,12 @@
 //! A reader keeps up to [`RETURNS_MAX`] read frames while unread ones are left, and sends them home together. When
 //! nothing is left to read, nothing is kept: an idle socket holds no frame.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
+use napier_core::family::SocketFamily;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
 use napier_ring::{Exclusive, Frame, FrameFifo, FrameList, FrameTable, Remainder};
 
@@ -26,16 +28,17 @@ use crate::event::Source;
 use crate::options::{self, EgressOptions};
 use crate::tables::demux::{Demuxed, Tuple};
 use crate::tables::reuse::ReusePort;
+use crate::udp::errors::SentErrors;
 use crate::udp::paths::PathCache;
 use crate::udp::sndbuf::SendBuffer;
+use crate::udp::taken::{TAKEN_MAX, Taken};
+use crate::udp::wishes::{Needs, Wishes};
 use crate::wait::park::Parker;
 use crate::wire::Meta;
 use crate::wire::addr::End;
 
 /// Read frames that a reader keeps at most before it sends them home with one exchange per home.
 const RETURNS_MAX: usize = 16;
-/// Most datagrams that one call reads in place.
-const TAKEN_MAX: usize = 32;
 /// Default of SO_RCVBUF in bytes. Source: `include/net/sock.h SK_RMEM_DEFAULT`, as on a machine with 4 KiB pages.
 pub(crate) const RCVBUF_DEFAULT: usize = 212_992;
 
@@ -50,8 +53,9 @@ pub(crate) struct UdpInner {
     /// The recorded NAPI id, valid or not.
     pub(crate) napi_id: AtomicU32,
     connected: AtomicBool,
-    /// `UDP_GRO`; looked at for each packet, in this line, which is touched anyway.
-    merged: AtomicBool,
+    /// Bits of [`Needs`]; looked at for each packet, in this line, which is touched anyway.
+    needs: AtomicU8,
+    pub(crate) family: SocketFamily,
     pub(crate) parker: Parker,
     /// Threads that wait for room to send.
     pub(crate) send_parker: Parker,
@@ -70,11 +74,13 @@ pub(crate) struct UdpInner {
     pub(crate) stopped: AtomicBool,
     /// What was said of packets that were sent: the error of the next call; 0: nothing.
     pub(crate) told: AtomicI32,
+    pub(crate) errors: SentErrors,
     /// 0: none.
     pub(crate) read_timeout_ns: AtomicU64,
     /// The busy-poll settings, all but the id: see `options`.
     pub(crate) busy: AtomicU64,
     pub(crate) egress: EgressOptions,
+    pub(crate) wishes: Wishes,
     pub(crate) reuse: ReusePort,
     pub(crate) frames: Arc<FrameTable>,
     counters: Arc<Counters>,
@@ -120,7 +126,7 @@ impl UdpInner {
         frames: Arc<FrameTable>,
         counters: Arc<Counters>,
         reuse: ReusePort,
-        local: End,
+        (local, family): (End, SocketFamily),
         busy: SocketBusy,
         send_buffer: SendBuffer,
     ) -> Self {
@@ -133,7 +139,8 @@ impl UdpInner {
             rcvbuf: AtomicUsize::new(RCVBUF_DEFAULT),
             napi_id: AtomicU32::new(0),
             connected: AtomicBool::new(false),
-            merged: AtomicBool::new(false),
+            needs: AtomicU8::new(if family == SocketFamily::V6 { Needs::MAPPED } else { 0 }),
+            family,
             private: Remainder::new(),
             parker: Parker::new(),
             send_parker: Parker::new(),
@@ -146,9 +153,11 @@ impl UdpInner {
             nonblocking: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             told: AtomicI32::new(0),
+            errors: SentErrors::default(),
             read_timeout_ns: AtomicU64::new(0),
             busy: AtomicU64::new(options::pack(&busy)),
             egress: EgressOptions::default(),
+            wishes: Wishes::default(),
             reuse,
             ends: CacheLine(ArcSwap::from_pointee(Ends { tuple: Tuple { local, peer: None }, peer_scope: 0 })),
             ends_epoch: AtomicU32::new(0),
@@ -190,15 +199,25 @@ impl UdpInner {
         self.connected.store(true, Ordering::Relaxed);
     }
 
-    /// Whether datagrams of a flow are merged for this socket.
+    /// Whether there is any of this to see to.
     #[inline]
-    pub(crate) fn wants_merged(&self) -> bool {
+    pub(crate) fn needs(&self, any: u8) -> bool {
         // Relaxed: a setting that orders nothing.
-        self.merged.load(Ordering::Relaxed)
+        self.needs.load(Ordering::Relaxed) & any != 0
     }
 
-    pub(crate) fn set_wants_merged(&self, merged: bool) {
-        self.merged.store(merged, Ordering::Relaxed);
+    pub(crate) fn set_needs(&self, what: u8, on: bool) {
+        // Relaxed: see `needs`.
+        if on {
+            self.needs.fetch_or(what, Ordering::Relaxed);
+        } else {
+            self.needs.fetch_and(!what, Ordering::Relaxed);
+        }
+    }
+
+    /// What it is bound to, as programs see it.
+    pub(crate) fn own_addr(&self) -> SocketAddr {
+        self.ends.load().tuple.local.shown(self.family, 0)
     }
 
     pub(crate) fn rcvbuf(&self) -> usize {
@@ -227,15 +246,20 @@ impl UdpInner {
         Attempt::Read(result)
     }
 
-    /// Reads one datagram in place, or all of a merged one, one after the other.
-    pub(crate) fn read_merged(&self, mut read: impl FnMut(Meta, &[u8])) -> Attempt<()> {
+    /// Reads one datagram in place, or all of a merged one, one after the other. `keep`: it stays the next.
+    pub(crate) fn read_merged(&self, keep: bool, mut read: impl FnMut(Meta, &[u8])) -> Attempt<()> {
         let Some(mut reader) = self.reader.try_enter() else { return Attempt::Contended };
         let Some(mut frame) = self.next_frame(&mut reader) else { return Attempt::Empty };
+        let mut kept = Vec::new();
         loop {
             let meta = Meta::from_bits(self.frames.meta(&frame));
             read(meta, self.frames.data(&frame, meta.payload().end));
-            reader.returns.push(frame);
-            reader.returns_bytes += meta.truesize();
+            if keep {
+                kept.push(frame);
+            } else {
+                reader.returns.push(frame);
+                reader.returns_bytes += meta.truesize();
+            }
             // A merged datagram came into the list as a whole, and is taken from it as a whole.
             let next = if meta.more() { reader.fifo.pop(&self.frames) } else { None };
             let Some(next) = next else { break };
@@ -245,7 +269,13 @@ impl UdpInner {
                 self.uncharge(std::mem::take(&mut reader.returns_bytes));
             }
         }
-        self.settle(&mut reader);
+        if keep {
+            kept.into_iter().rev().for_each(|frame| reader.fifo.put_back(&self.frames, frame));
+            // As `settle`: another reader may sleep that looked while all of it was in hand.
+            self.parker.hand_on(|| self.has_data());
+        } else {
+            self.settle(&mut reader);
+        }
         Attempt::Read(())
     }
 
@@ -307,7 +337,7 @@ impl UdpInner {
         }
     }
 
-    fn uncharge(&self, bytes: usize) {
+    pub(super) fn uncharge(&self, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -350,39 +380,5 @@ impl Drop for UdpInner {
         if !std::thread::panicking() {
             assert_eq!(bytes, self.charged_bytes(), "what a receive queue holds is what it was charged");
         }
-    }
-}
-
-/// Datagrams that were taken out of a queue and are looked at outside of it; they go home when this is dropped, also
-/// if the caller's function panics.
-pub(crate) struct Taken<'a> {
-    socket: &'a UdpInner,
-    frames: [Option<Frame>; TAKEN_MAX],
-}
-
-impl<'a> Taken<'a> {
-    pub(crate) fn new(socket: &'a UdpInner) -> Self {
-        Self { socket, frames: [const { None }; TAKEN_MAX] }
-    }
-
-    pub(crate) fn for_each(&self, mut read: impl FnMut(Meta, &[u8])) {
-        for frame in self.frames.iter().map_while(Option::as_ref) {
-            let meta = Meta::from_bits(self.socket.frames.meta(frame));
-            read(meta, self.socket.frames.data(frame, meta.payload().end));
-        }
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let frames = &self.socket.frames;
-        let mut batch = frames.batch();
-        let mut bytes = 0;
-        for frame in self.frames.iter_mut().map_while(Option::take) {
-            bytes += Meta::from_bits(frames.meta(&frame)).truesize();
-            batch.push(frame);
-        }
-        drop(batch);
-        self.socket.uncharge(bytes);
     }
 }

@@ -16,9 +16,11 @@ use crate::errno::errno;
 use crate::tables::Tables;
 use crate::tables::neighbour::{HeldPacket, Key};
 use crate::tables::path::Destination;
+use crate::udp::long::send_long;
 use crate::udp::paths::{self, Resolved, UdpPath};
 use crate::udp::queue::UdpInner;
 use crate::udp::sndbuf::Want;
+use crate::udp::wishes::Wish;
 
 /// Times that a blocking sender yields for a full ring before it gives up with ENOBUFS.
 const FULL_YIELDS_MAX: u32 = 10_000;
@@ -30,9 +32,9 @@ const ASK_AGAIN_AFTER: Span = Span { ns: 100_000_000 };
 
 /// A datagram that is not built yet.
 #[derive(Copy, Clone)]
-struct Datagram {
-    len_max: usize,
-    departs: Option<Instant>,
+pub(super) struct Datagram {
+    pub(super) len_max: usize,
+    pub(super) departs: Option<Instant>,
 }
 
 impl UdpInner {
@@ -72,6 +74,21 @@ impl UdpInner {
         self.send_on(tables, cache.keep(path), None, packet, build)
     }
 
+    /// As [`send`](Self::send), by what this call wants of the packet: the way is worked out for it alone.
+    pub(crate) fn send_wished(
+        &self,
+        tables: &Tables,
+        target: Option<Destination>,
+        (len_max, departs): (usize, Option<Instant>),
+        wish: &Wish,
+        build: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> io::Result<usize> {
+        self.check_told()?;
+        let target = target.or_else(|| self.peer()).ok_or_else(|| errno(libc::EDESTADDRREQ))?;
+        let Resolved { path, unknown, .. } = self.resolve_for(tables, target, wish)?;
+        self.send_on(tables, &path, unknown, Datagram { len_max, departs }, build)
+    }
+
     fn peer(&self) -> Option<Destination> {
         let ends = self.ends.load();
         ends.tuple.peer.map(|dst| Destination { dst, scope: ends.peer_scope })
@@ -79,8 +96,15 @@ impl UdpInner {
 
     #[cold]
     fn resolve(&self, tables: &Tables, target: Destination) -> io::Result<Resolved> {
+        self.resolve_for(tables, target, &self.wishes.get())
+    }
+
+    fn resolve_for(&self, tables: &Tables, target: Destination, wish: &Wish) -> io::Result<Resolved> {
         tables.check_running()?;
-        let resolved = paths::resolve(&tables.snapshot.load(), self.ends.load().tuple.local, target)?;
+        let resolved = {
+            let own = (self.ends.load().tuple.local, self.family);
+            paths::resolve(&tables.snapshot.load(), own, target, wish)?
+        };
         if let Some(key) = resolved.stale {
             tables.used(key);
         }
@@ -88,7 +112,7 @@ impl UdpInner {
     }
 
     #[inline]
-    fn send_on(
+    pub(super) fn send_on(
         &self,
         tables: &Tables,
         path: &UdpPath,
@@ -98,7 +122,7 @@ impl UdpInner {
     ) -> io::Result<usize> {
         let Datagram { len_max, departs } = packet;
         if len_max > path.payload_max {
-            return Err(errno(libc::EMSGSIZE));
+            return send_long(self, tables, path, unknown, packet, build);
         }
         let head = path.template.len();
         let mut payload_len = 0;
@@ -108,15 +132,7 @@ impl UdpInner {
             assert!(payload_len <= len_max, "a datagram longer than the slice that it was built in");
             path.template.finish(slot, payload_len)
         };
-        let class = PacketClass {
-            flow_hash: path.flow_hash,
-            priority: self.egress.priority.load(Ordering::Relaxed),
-            pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
-            departs,
-            queue: path.tx_queue,
-            charged_to: self.send_buffer.number,
-            comes_again: true,
-        };
+        let class = self.class(path, departs);
         match unknown {
             None => {
                 if !self.transmit(tables, path, &class, head + len_max, &mut fill)? {
@@ -130,9 +146,22 @@ impl UdpInner {
         Ok(payload_len)
     }
 
+    #[inline]
+    pub(super) fn class(&self, path: &UdpPath, departs: Option<Instant>) -> PacketClass {
+        PacketClass {
+            flow_hash: path.flow_hash,
+            priority: self.egress.priority.load(Ordering::Relaxed),
+            pacing_rate: self.egress.pacing_rate.load(Ordering::Relaxed),
+            departs,
+            queue: path.tx_queue,
+            charged_to: self.send_buffer.number,
+            comes_again: true,
+        }
+    }
+
     /// False if the discipline dropped the packet and the socket does not want to know, as UDP sends.
     #[inline]
-    fn transmit(
+    pub(super) fn transmit(
         &self,
         tables: &Tables,
         path: &UdpPath,
@@ -237,7 +266,7 @@ fn full(tables: &Tables, path: &UdpPath, code: i32) -> io::Error {
 
 /// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
 #[cold]
-fn hold(
+pub(super) fn hold(
     tables: &Tables,
     class: PacketClass,
     key: Key,

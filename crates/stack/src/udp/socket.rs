@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use napier_core::family::SocketFamily;
 use napier_core::time::Instant;
 
 use super::Udp;
 use crate::errno::errno;
-use crate::options::{OptionError, SocketOption};
+use crate::tables::bind::check_reach;
 use crate::tables::demux::Tuple;
 use crate::tables::path::{Destination, route};
 use crate::udp::builder::UdpSocketBuilder;
-use crate::udp::queue::{Attempt, Ends, Taken, UdpInner};
+use crate::udp::errors::SentError;
+use crate::udp::queue::{Ends, UdpInner};
+use crate::udp::settings::SendMeta;
 use crate::wire::PROTO_UDP;
-use crate::wire::addr::End;
+use crate::wire::addr::{self, Addr, End};
 
 /// A UDP socket of a [`NetNs`](crate::NetNs). May be used by several threads at once; dropping it closes it.
 ///
@@ -45,19 +48,6 @@ pub struct UdpSocket {
     pub(super) udp: Arc<Udp>,
 }
 
-/// What [`UdpSocket::recv_merged`] received.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct MergedDatagram {
-    /// Bytes written to the buffer.
-    pub bytes: usize,
-    /// Payload of each datagram that was merged but the last, which may be shorter.
-    pub segment_bytes: usize,
-    /// Datagrams that were merged; 1: none was.
-    pub segments: u32,
-    /// The sender.
-    pub from: SocketAddr,
-}
-
 impl UdpSocket {
     /// For settings that must be known before binding.
     #[must_use]
@@ -70,17 +60,15 @@ impl UdpSocket {
     ///
     /// # Errors
     /// `ENETUNREACH` if no device's prefix holds the peer, `EAFNOSUPPORT` if it is of another family than the socket,
-    /// `EINVAL` for port 0, `EACCES` for a broadcast address.
+    /// `EINVAL` for port 0, `EACCES` for a broadcast address. See [`SendMeta`](crate::SendMeta) for addresses of two families.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
-        let target = Destination::new(&peer)?;
+        let target = Destination::new(&peer);
         let tables = &self.udp.tables;
         let writer = &mut tables.lock();
         tables.check_running()?;
         let old = self.inner.ends.load().tuple;
-        if old.local.addr.is_v4() != target.dst.addr.is_v4() {
-            return Err(errno(libc::EAFNOSUPPORT));
-        }
-        let own = route(&tables.snapshot.load(), target)?.own;
+        check_reach(self.inner.family, old.local.addr, addr::to(&peer))?;
+        let own = route(&tables.snapshot.load(), self.inner.wishes.by_its_interface(target))?.own;
         let addr = if old.local.addr.is_any() { own } else { old.local.addr };
         let new = Tuple { local: End { addr, ..old.local }, peer: Some(target.dst) };
         writer.ports(PROTO_UDP).relocate(old.local, new.local, self.inner.reuse);
@@ -100,7 +88,7 @@ impl UdpSocket {
     /// # Errors
     /// None today.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.inner.ends.load().tuple.local.socket_addr(0))
+        Ok(self.inner.own_addr())
     }
 
     /// The address that the socket is connected to.
@@ -110,7 +98,7 @@ impl UdpSocket {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let ends = self.inner.ends.load();
         let peer = ends.tuple.peer.ok_or_else(|| errno(libc::ENOTCONN))?;
-        Ok(peer.socket_addr(ends.peer_scope))
+        Ok(peer.shown(self.inner.family, ends.peer_scope))
     }
 
     /// Whether calls that find nothing to read, or no room to send, return `EAGAIN` instead of waiting.
@@ -138,91 +126,14 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Receives one datagram into `buffer`; what does not fit is lost. Gives the number of bytes written and the sender.
-    ///
-    /// # Errors
-    /// `EAGAIN` if nothing came, in non-blocking mode or within the read timeout; what was told of a datagram that was sent, as
-    /// for [`take_error`](Self::take_error); `ESHUTDOWN` if the engine has stopped.
-    #[inline]
-    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        if self.inner.wants_merged() {
-            return self.recv_merged(buffer).map(|merged| (merged.bytes, merged.from));
-        }
-        self.wait_for(|| {
-            self.inner.read_one(|meta, frame| {
-                let (from, ifindex) = meta.source(frame);
-                (copy(buffer, &frame[meta.payload()]), from.socket_addr(ifindex))
-            })
-        })
-    }
-
-    /// As [`recv_from`](Self::recv_from), without the sender.
-    ///
-    /// # Errors
-    /// As [`recv_from`](Self::recv_from).
-    #[inline]
-    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.inner.wants_merged() {
-            return self.recv_merged(buffer).map(|merged| merged.bytes);
-        }
-        self.wait_for(|| self.inner.read_one(|meta, frame| copy(buffer, &frame[meta.payload()])))
-    }
-
-    /// Receives one datagram, or with [`SocketOption::UdpGro`] all of a merged one, one behind the other: what the kernel
-    /// tells by `UDP_GRO` in a control message is [`MergedDatagram::segment_bytes`]. What does not fit is lost; 65535 bytes
-    /// are always enough.
-    ///
-    /// # Errors
-    /// As [`recv_from`](Self::recv_from).
-    pub fn recv_merged(&self, buffer: &mut [u8]) -> io::Result<MergedDatagram> {
-        self.wait_for(|| {
-            let mut first: Option<MergedDatagram> = None;
-            let read = self.inner.read_merged(|meta, frame| {
-                let payload = &frame[meta.payload()];
-                let merged = first.get_or_insert_with(|| {
-                    let (from, ifindex) = meta.source(frame);
-                    let from = from.socket_addr(ifindex);
-                    MergedDatagram { bytes: 0, segment_bytes: payload.len(), segments: 0, from }
-                });
-                merged.bytes += copy(&mut buffer[merged.bytes..], payload);
-                merged.segments += 1;
-            });
-            match (read, first) {
-                (Attempt::Read(()), Some(merged)) => Attempt::Read(merged),
-                (Attempt::Contended, _) => Attempt::Contended,
-                (Attempt::Read(()) | Attempt::Empty, _) => Attempt::Empty,
-            }
-        })
-    }
-
-    /// Hands up to `max` datagrams (at most 32) to `each`, in place: nothing is copied. Of a merged one it hands over what
-    /// was merged, one by one. Waits for the first as
-    /// [`recv_from`](Self::recv_from) does, then takes what is there. Gives how many there were; 0 only for `max` 0.
-    ///
-    /// The frames go back to the device when the call returns, so `each` should not take long. It may use this socket.
-    ///
-    /// # Errors
-    /// As [`recv_from`](Self::recv_from).
-    pub fn recv_batch(&self, max: usize, each: &mut dyn FnMut(&[u8], SocketAddr)) -> io::Result<usize> {
-        if max == 0 {
-            return Ok(0);
-        }
-        let mut taken = Taken::new(&self.inner);
-        let count = self.wait_for(|| self.inner.take_many(&mut taken, max))?;
-        taken.for_each(|meta, frame| {
-            let (from, ifindex) = meta.source(frame);
-            each(&frame[meta.payload()], from.socket_addr(ifindex));
-        });
-        Ok(count)
-    }
-
     /// Sends one datagram to `to`. Success means that it is in the device's ring or in its queueing discipline, or that it
     /// waits for an unknown neighbour to answer, in the order of sending; what does not fit there is dropped oldest first and
     /// counted, as in the kernel (`unres_qlen_bytes`). One that the discipline dropped is counted as
     /// SndbufErrors and is an error only with [`set_recverr`](Self::set_recverr).
     ///
     /// # Errors
-    /// `EMSGSIZE` if it does not fit into one packet of the device, or of the way as a router has said (nothing is fragmented);
+    /// `EMSGSIZE` for more than 65507 bytes, and where [`set_mtu_discovery`](Self::set_mtu_discovery) forbids to cut what does not fit
+    /// into one packet of the device, or of the way as a router has said;
     /// what was told of one that was sent before, as for [`take_error`](Self::take_error); `ENETUNREACH`, `EACCES`,
     /// `EINVAL`, `EAFNOSUPPORT` as for [`connect`](Self::connect); `EHOSTUNREACH` if the neighbour did not answer three
     /// questions; `EAGAIN` (non-blocking) if the send buffer or the discipline has no room, else the call waits until there
@@ -271,6 +182,30 @@ impl UdpSocket {
         self.send_departing(to, payload.len(), Some(departs), |slot| copy(slot, payload))
     }
 
+    /// Sends one datagram as `meta` says: where to, from which own address, with which class.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to); `EINVAL` for a source that is not an own address of the family, and for a time to live of 0.
+    pub fn send_msg(&self, payload: &[u8], meta: &SendMeta) -> io::Result<usize> {
+        let SendMeta { to, src_ip, ifindex, tos, ttl, departs_ns } = *meta;
+        if src_ip.is_none() && ifindex == 0 && tos.is_none() && ttl.is_none() {
+            let departs = departs_ns.map(|ns| Instant { ns });
+            return self.send_departing(to, payload.len(), departs, |slot| copy(slot, payload));
+        }
+        if ttl == Some(0) {
+            return Err(errno(libc::EINVAL));
+        }
+        let target = to.map(|to| self.target(&to)).transpose()?;
+        let wish = self.inner.wishes.get().with(
+            tos,
+            ttl,
+            src_ip.filter(|ip| !ip.is_unspecified()).map(Addr::from_ip),
+            ifindex,
+        );
+        let (tables, when) = (&self.udp.tables, departs_ns.map(|ns| Instant { ns }));
+        self.inner.send_wished(tables, target, (payload.len(), when), &wish, &mut |slot| copy(slot, payload))
+    }
+
     /// The pending error (`SO_ERROR`), which is pending no more: what a host or a router has said of a datagram that was sent, such
     /// as `ECONNREFUSED`, `EHOSTUNREACH`, `ENETUNREACH`, `EMSGSIZE`. As in the kernel, only a socket that is connected gets
     /// errors, and only those that are no passing trouble; with [`set_recverr`](Self::set_recverr) each does, and all.
@@ -286,6 +221,28 @@ impl UdpSocket {
     /// [`take_error`](Self::take_error).
     pub fn set_recverr(&self, on: bool) {
         self.inner.egress.recverr.store(on, Ordering::Relaxed);
+        if !on {
+            self.inner.errors.clear();
+        }
+    }
+
+    /// The oldest of the errors that wait, with who said so and of which datagram (`MSG_ERRQUEUE`): for sockets with
+    /// [`set_recverr`](Self::set_recverr), which keep 64. Never waits.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is none.
+    pub fn recv_error(&self) -> io::Result<SentError> {
+        self.inner.errors.recv(&self.inner.told)
+    }
+
+    /// # Errors
+    /// EAFNOSUPPORT for an IPv6 address, mapped or not, and a socket of IPv4.
+    #[inline]
+    fn target(&self, to: &SocketAddr) -> io::Result<Destination> {
+        if to.is_ipv6() && self.inner.family == SocketFamily::V4 {
+            return Err(errno(libc::EAFNOSUPPORT));
+        }
+        Ok(Destination::new(to))
     }
 
     #[inline]
@@ -297,7 +254,7 @@ impl UdpSocket {
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
         let target = match to {
-            Some(to) => Some(Destination::new(&to)?),
+            Some(to) => Some(self.target(&to)?),
             None => None,
         };
         let mut build = Some(build);
@@ -305,22 +262,6 @@ impl UdpSocket {
             let build = build.take().expect("a slot is built once");
             build(slot)
         })
-    }
-
-    /// Sets an option.
-    ///
-    /// # Errors
-    /// See the table at [`SocketOption`].
-    pub fn setsockopt(&self, option: SocketOption, value: i32) -> Result<(), OptionError> {
-        self.inner.set_option(&*self.udp.tables.host, option, value)
-    }
-
-    /// Reads an option.
-    ///
-    /// # Errors
-    /// See the table at [`SocketOption`].
-    pub fn getsockopt(&self, option: SocketOption) -> Result<i32, OptionError> {
-        self.inner.option(&*self.udp.tables.host, option)
     }
 
     /// A socket that is in the tables already.
@@ -336,7 +277,7 @@ impl UdpSocket {
 
 /// As much as fits.
 #[inline]
-fn copy(to: &mut [u8], from: &[u8]) -> usize {
+pub(super) fn copy(to: &mut [u8], from: &[u8]) -> usize {
     let len = to.len().min(from.len());
     to[..len].copy_from_slice(&from[..len]);
     len

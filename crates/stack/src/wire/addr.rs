@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
+use napier_core::family::{Bound, SocketFamily, To};
+
 /// An IPv4 or IPv6 address. IPv4-mapped IPv6 addresses never occur on the wire side: the parser refuses them.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Addr(u128);
@@ -15,7 +17,11 @@ impl Addr {
     }
 
     pub(crate) const ANY_V4: Self = Self(V4_PREFIX);
+    /// `::`, of sockets that take IPv4 too.
     pub(crate) const ANY_V6: Self = Self(0);
+    /// `::`, of sockets that do not. No device and no packet of ours has this address: groups of scope 0 are reserved (RFC
+    /// 4291 section 2.7).
+    pub(crate) const ANY_V6_ONLY: Self = Self(0xff00 << 112);
 
     #[inline]
     pub(crate) fn v4(bytes: [u8; 4]) -> Self {
@@ -53,13 +59,30 @@ impl Addr {
 
     /// `0.0.0.0` or `::`.
     pub(crate) fn is_any(self) -> bool {
-        self == Self::ANY_V4 || self == Self::ANY_V6
+        [Self::ANY_V4, Self::ANY_V6, Self::ANY_V6_ONLY].contains(&self)
     }
 
-    /// The wildcard of the same family.
+    /// The wildcard that hears first of packets to this address.
     #[inline]
     pub(crate) fn any(self) -> Self {
         if self.is_v4() { Self::ANY_V4 } else { Self::ANY_V6 }
+    }
+
+    /// The wildcard that hears of them if no socket has that.
+    #[cold]
+    pub(crate) fn other_any(self) -> Self {
+        if self.is_v4() { Self::ANY_V6 } else { Self::ANY_V6_ONLY }
+    }
+
+    /// What a socket is bound to that is bound to this.
+    pub(crate) fn bound(self) -> Bound {
+        match self {
+            Self::ANY_V4 => Bound::AnyV4,
+            Self::ANY_V6 => Bound::AnyBoth,
+            Self::ANY_V6_ONLY => Bound::AnyV6,
+            _ if self.is_v4() => Bound::OneV4,
+            _ => Bound::OneV6,
+        }
     }
 
     /// Multicast, or the limited IPv4 broadcast address.
@@ -117,15 +140,9 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// # Errors
-    /// `None` for an IPv4-mapped IPv6 address, which no socket of this stack can use.
-    pub(crate) fn from_socket_addr(addr: &SocketAddr) -> Option<Self> {
-        if let IpAddr::V6(ip) = addr.ip()
-            && ip.to_ipv4_mapped().is_some()
-        {
-            return None;
-        }
-        Some(Self { addr: Addr::from_ip(addr.ip()), port: addr.port() })
+    /// A mapped address is that of IPv4.
+    pub(crate) fn from_socket_addr(addr: &SocketAddr) -> Self {
+        Self { addr: Addr::from_ip(addr.ip()), port: addr.port() }
     }
 
     /// `ifindex` becomes the scope of a link-local IPv6 address, as `recvfrom` reports it.
@@ -138,6 +155,28 @@ impl End {
                 SocketAddr::V6(SocketAddrV6::new(ip, self.port, 0, scope))
             }
         }
+    }
+}
+
+impl End {
+    /// As a socket of this family shows it.
+    #[inline]
+    pub(crate) fn shown(self, family: SocketFamily, ifindex: u32) -> SocketAddr {
+        let shown = self.socket_addr(ifindex);
+        match shown {
+            SocketAddr::V4(v4) if family != SocketFamily::V4 => (v4.ip().to_ipv6_mapped(), self.port).into(),
+            SocketAddr::V6(_) if self.addr == Addr::ANY_V6_ONLY => (Ipv6Addr::UNSPECIFIED, self.port).into(),
+            _ => shown,
+        }
+    }
+}
+
+/// How a program names an address.
+pub(crate) fn to(addr: &SocketAddr) -> To {
+    match addr {
+        SocketAddr::V4(_) => To::V4,
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => To::Mapped,
+        SocketAddr::V6(_) => To::V6,
     }
 }
 

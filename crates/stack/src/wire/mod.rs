@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | Ethernet destination | our address, or a group address | `RxOtherhostDropped` |
 //! | IPv4 version, lengths, header checksum | RFC 791; options are skipped | `IpInHdrErrors`, `IpExtIn...` |
-//! | IPv4 fragment offset and MF | both 0 | `IpReasmFails` |
+//! | IPv4 fragment offset and MF, IPv6 fragment header | none | goes to `tables::reassembly` |
 //! | source address | no group; over IPv6 not IPv4-mapped | `IpInAddrErrors` |
 //! | IPv6 version, length | RFC 8200; one hop-by-hop header is skipped | `Ip6In...` |
 //! | UDP length | 8 ..= bytes left in the IP packet | `UdpInErrors` |
@@ -16,11 +16,14 @@
 
 pub(crate) mod addr;
 pub(crate) mod checksum;
+pub(crate) mod fragment;
 pub(crate) mod headers;
 pub(crate) mod quote;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
+
+use napier_core::time::Instant;
 
 use crate::counters::Counter;
 use addr::{Addr, End};
@@ -54,6 +57,8 @@ pub(crate) enum Packet {
     Arp,
     /// An ICMP message for the IPv4 packet's destination, in these bytes of the frame.
     Icmp { src: Addr, dst: Addr, at: usize, end: usize },
+    /// A piece of a packet, with the fragment header before it if it is IPv6, in these bytes of the frame.
+    Fragment { at: usize, end: usize },
     /// As `Icmp`, for IPv6; neighbour discovery too.
     Icmpv6 { src: Addr, dst: Addr, hop_limit: u8, at: usize, end: usize },
 }
@@ -141,7 +146,7 @@ fn parse_ipv4(packet: &[u8]) -> Result<Packet, Refused> {
     // Ethernet pads short packets: what lies after `total_len` is not ours.
     let Some(body) = packet.get(header_len..total_len) else { return Err(Counter::IpInTruncated.into()) };
     if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
-        return Err(Counter::IpReasmFails.into());
+        return Ok(Packet::Fragment { at: ETH_LEN + header_len, end: ETH_LEN + total_len });
     }
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *head;
     let (src, dst) = (Addr::v4([s0, s1, s2, s3]), Addr::v4([d0, d1, d2, d3]));
@@ -198,7 +203,7 @@ fn parse_ipv6(packet: &[u8]) -> Result<Packet, Refused> {
         }
         PROTO_TCP if head[6] == PROTO_TCP => parse_tcp(body, &head[8..40], src, dst, at + body.len()),
         PROTO_ICMPV6 => Ok(Packet::Icmpv6 { src, dst, hop_limit: head[7], at, end: at + body.len() }),
-        PROTO_FRAGMENT => Err(Counter::Ip6ReasmFails.into()),
+        PROTO_FRAGMENT => Ok(Packet::Fragment { at, end: at + body.len() }),
         _ => Err(Counter::Ip6InUnknownProtos.into()),
     }
 }
@@ -264,10 +269,18 @@ fn parse_tcp(body: &[u8], addresses: &[u8], src: Addr, dst: Addr, end: usize) ->
     }))
 }
 
+/// What the IP header of a datagram says beside its sender.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Control {
+    pub(crate) dst: Addr,
+    pub(crate) tos: u8,
+    pub(crate) ttl: u8,
+}
+
 /// What a frame in a receive queue says about itself, in its meta word, so that reading it needs no second parse.
 ///
-/// bits 0..16 payload offset, 16..32 payload length, 32..47 truesize in 64-byte units, 47 another datagram of the same
-/// merged one follows, 48 IPv6, 49..64 ifindex (0 if it does not fit).
+/// bits 0..15 payload offset, 15 the frame begins with when it came, 16..32 payload length, 32..47 truesize in 64-byte units, 47
+/// another datagram of the same merged one follows, 48 IPv6, 49..64 ifindex (0 if it does not fit).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(u64);
 
@@ -276,6 +289,7 @@ const TRUESIZE_UNITS_MAX: u64 = (1 << 15) - 1;
 
 impl Meta {
     const MORE: u64 = 1 << 47;
+    const STAMPED: u64 = 1 << 15;
 
     /// `truesize`: bytes that the frame occupies, rounded up to 64 and cut at 2 MiB.
     #[inline]
@@ -301,7 +315,7 @@ impl Meta {
     }
 
     pub(crate) fn payload(self) -> std::ops::Range<usize> {
-        let at = (self.0 & 0xffff) as usize;
+        let at = (self.0 & 0x7fff) as usize;
         at..at + (self.0 >> 16 & 0xffff) as usize
     }
 
@@ -318,6 +332,30 @@ impl Meta {
     #[inline]
     pub(crate) fn more(self) -> bool {
         self.0 & Self::MORE != 0
+    }
+
+    /// Writes when it came over the Ethernet addresses, which no reader looks at; gives the word that says so.
+    pub(crate) fn stamped(self, frame: &mut [u8], at: Instant) -> Self {
+        frame[..8].copy_from_slice(&at.ns.to_ne_bytes());
+        Self(self.0 | Self::STAMPED)
+    }
+
+    /// When it came, if that was written.
+    pub(crate) fn stamp(self, frame: &[u8]) -> Option<Instant> {
+        let ns = u64::from_ne_bytes(*frame.first_chunk()?);
+        (self.0 & Self::STAMPED != 0).then_some(Instant { ns })
+    }
+
+    /// What the IP header says that still stands before the payload.
+    pub(crate) fn control(self, frame: &[u8]) -> Control {
+        let ip = &frame[ETH_LEN..];
+        if self.0 >> 48 & 1 == 0 {
+            let dst = Addr::v4(ip[16..20].try_into().expect("four bytes"));
+            Control { dst, tos: ip[1], ttl: ip[8] }
+        } else {
+            let dst = Addr::v6(ip[24..40].try_into().expect("sixteen bytes"));
+            Control { dst, tos: ip[0] << 4 | ip[1] >> 4, ttl: ip[7] }
+        }
     }
 
     /// The sender, read from the headers that still stand before the payload.

@@ -5,7 +5,7 @@
 use napier_core::icmp::{Message, Told};
 
 use crate::wire::addr::{Addr, End};
-use crate::wire::{IPV4_LEN, IPV6_LEN};
+use crate::wire::{IPV4_LEN, IPV6_LEN, PROTO_FRAGMENT};
 
 /// Ports and sequence number: what is quoted of a packet behind its IP header at least (RFC 792).
 const QUOTED_LEN: usize = 8;
@@ -30,6 +30,8 @@ pub(crate) struct Quoted {
     pub(crate) packet_bytes: u32,
     /// The sequence number, if it is a TCP segment.
     pub(crate) seq: u32,
+    /// Who speaks of it, and the type and code of the message.
+    pub(crate) said: Option<(Addr, u8, u8)>,
 }
 
 impl Quoted {
@@ -48,13 +50,18 @@ impl Quoted {
 
     pub(crate) fn parse_v6(packet: &[u8]) -> Option<Self> {
         let (head, rest) = packet.split_first_chunk::<IPV6_LEN>()?;
-        // What is sent here has no header in between.
         if head[0] >> 4 != 6 {
             return None;
         }
+        // What is sent here has no header in between but that of a fragment, of which only the first has ports.
+        let (protocol, rest) = match (head[6], rest) {
+            (PROTO_FRAGMENT, &[next, _, o0, o1, _, _, _, _, ref rest @ ..]) if [o0, o1 & !7] == [0, 0] => (next, rest),
+            (PROTO_FRAGMENT, _) => return None,
+            (protocol, rest) => (protocol, rest),
+        };
         let address = |at: usize| Some(Addr::v6(*head[at..].first_chunk()?));
         let packet_bytes = IPV6_LEN as u32 + u32::from(u16::from_be_bytes([head[4], head[5]]));
-        Self::of((address(8)?, address(24)?), head[6], packet_bytes, rest)
+        Self::of((address(8)?, address(24)?), protocol, packet_bytes, rest)
     }
 
     fn of((from, to): (Addr, Addr), protocol: u8, packet_bytes: u32, rest: &[u8]) -> Option<Self> {
@@ -66,6 +73,7 @@ impl Quoted {
             protocol,
             packet_bytes,
             seq: u32::from_be_bytes([q0, q1, q2, q3]),
+            said: None,
         })
     }
 }
@@ -116,5 +124,12 @@ mod tests {
         let whole = Quoted::parse_v6(&v6).expect("whole");
         assert_eq!((whole.from.port, whole.to.port, whole.packet_bytes), (9, 7, 1500));
         assert!((0..v6.len()).all(|len| Quoted::parse_v6(&v6[..len]).is_none()));
+        // The first fragment of a datagram, and a later one.
+        v6[6] = 44;
+        v6.splice(40..40, [17, 0, 0, 1, 1, 2, 3, 4]);
+        assert_eq!(Quoted::parse_v6(&v6), Some(whole));
+        assert!((0..v6.len()).all(|len| Quoted::parse_v6(&v6[..len]).is_none()));
+        v6[43] = 9;
+        assert_eq!(Quoted::parse_v6(&v6), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The headers of a datagram, written once per path and copied in front of each payload.
 //!
-//! IPv4 packets are sent with DF set and identification 0 (RFC 6864 section 4.1), so that from one datagram to the next
-//! only lengths and checksums change.
+//! IPv4 packets have identification 0 (RFC 6864 section 4.1), so that from one datagram to the next only lengths and
+//! checksums change. Those that are cut get one (`wire::fragment`).
 
 use crate::wire::addr::End;
 use crate::wire::checksum::Sum;
@@ -11,6 +11,22 @@ use crate::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_LEN, IPV6_LEN, P
 pub(crate) const TTL: u8 = 64;
 const HEADERS_V4: usize = ETH_LEN + IPV4_LEN + UDP_LEN;
 const HEADERS_V6: usize = ETH_LEN + IPV6_LEN + UDP_LEN;
+
+/// What a sender may choose in an IP header.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Service or class.
+    pub(crate) tos: u8,
+    pub(crate) hops: u8,
+    /// IPv4: routers must not cut it.
+    pub(crate) dont_fragment: bool,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { tos: 0, hops: TTL, dont_fragment: true }
+    }
+}
 
 /// The Ethernet, IP and UDP headers of one path.
 #[derive(Clone)]
@@ -26,7 +42,7 @@ pub(crate) struct Template {
 impl Template {
     /// # Panics
     /// If the ends are of different families.
-    pub(crate) fn new(src_mac: [u8; 6], dst_mac: [u8; 6], src: End, dst: End) -> Self {
+    pub(crate) fn new(src_mac: [u8; 6], dst_mac: [u8; 6], (src, dst): (End, End), marks: Marks) -> Self {
         assert_eq!(src.addr.is_v4(), dst.addr.is_v4(), "both ends are of one family");
         let mut bytes = [0; HEADERS_V6];
         bytes[..6].copy_from_slice(&dst_mac);
@@ -35,8 +51,9 @@ impl Template {
         let (len, addresses) = match (src.addr.ip(), dst.addr.ip()) {
             (std::net::IpAddr::V4(s), std::net::IpAddr::V4(d)) => {
                 ip[0] = 0x45;
-                ip[6] = 0x40; // DF
-                ip[8] = TTL;
+                ip[1] = marks.tos;
+                ip[6] = if marks.dont_fragment { 0x40 } else { 0 };
+                ip[8] = marks.hops;
                 ip[9] = PROTO_UDP;
                 ip[12..16].copy_from_slice(&s.octets());
                 ip[16..20].copy_from_slice(&d.octets());
@@ -45,9 +62,10 @@ impl Template {
             }
             (s, d) => {
                 let (s, d) = (v6_octets(s), v6_octets(d));
-                ip[0] = 0x60;
+                ip[0] = 0x60 | marks.tos >> 4;
+                ip[1] = marks.tos << 4;
                 ip[6] = PROTO_UDP;
-                ip[7] = TTL;
+                ip[7] = marks.hops;
                 ip[8..24].copy_from_slice(&s);
                 ip[24..40].copy_from_slice(&d);
                 bytes[12..14].copy_from_slice(&ETHERTYPE_IPV6);

@@ -71,7 +71,7 @@ pub(super) fn hear(at: &Ingress<'_>, frame: &[u8]) {
 
 fn take(msg: Incoming<'_>, frame: &[u8], packet: &Packet) {
     match *packet {
-        Packet::Udp(_) | Packet::Tcp(_) => unreachable!("both have a path of their own"),
+        Packet::Udp(_) | Packet::Tcp(_) | Packet::Fragment { .. } => unreachable!("these have paths of their own"),
         Packet::Arp => neighbours::arp(msg, frame),
         Packet::Icmp { src, dst, at, end } => {
             msg.count(Counter::IpInReceives);
@@ -117,7 +117,7 @@ fn icmp(msg: Incoming<'_>, frame: &[u8], src: Addr, dst: Addr, body: &[u8]) {
     // An error is about a packet that begins behind eight bytes.
     let Some((&[kind, code, _, _, r0, r1, r2, r3], rest)) = body.split_first_chunk::<8>() else { return };
     if let Some(about) = quote::about_v4(kind, code, [r0, r1, r2, r3])
-        && !errors::receive(msg.tables, msg.snapshot, true, about, rest)
+        && !errors::receive(msg.tables, msg.snapshot, (src, kind, code), about, rest)
     {
         msg.count(Counter::IcmpInErrors);
     }
@@ -182,7 +182,7 @@ fn icmpv6(msg: Incoming<'_>, frame: &[u8], message: Message, body: &[u8]) {
     if let Some(about) = quote::about_v6(kind, code, [r0, r1, r2, r3]) {
         // "Too big" may come of what went to a group, but none is sent here.
         let is_ours = msg.snapshot.is_local(message.dst);
-        if !is_ours || !errors::receive(msg.tables, msg.snapshot, false, about, rest) {
+        if !is_ours || !errors::receive(msg.tables, msg.snapshot, (message.src, kind, code), about, rest) {
             msg.count(Counter::Icmp6InErrors);
         }
         return;

@@ -3,20 +3,20 @@
 //! | state | packet to it | answer arrives | no answer |
 //! |---|---|---|---|
 //! | unknown | held, a question is sent | - | - |
-//! | asked, < 1 s ago | held behind the others; if they are too many bytes, the oldest are dropped and counted | *answered* | - |
-//! | asked, >= 1 s ago, fewer than 3 times | held, asked again | *answered* | - |
-//! | asked 3 times, >= 1 s ago | refused with EHOSTUNREACH; unknown again | - | held ones dropped and counted |
+//! | asked | held behind the others; if they are too many bytes, the oldest are dropped and counted | *answered* | after a second asked again; after the third all that is held is dropped and counted |
+//! | asked 3 times, the last >= 1 s ago | refused with EHOSTUNREACH; unknown again | *answered* | - |
 //! | answered | held behind the others | - | - |
 //!
 //! *Answered*: what is held goes out in its order, and only when nothing is left is the neighbour known to everybody: so
 //! no packet that comes later overtakes. What is still added after [`ROUNDS_MAX`] rounds is dropped and counted.
 //!
-//! Three questions a second apart are `mcast_solicit` and `retrans_time_ms` of `net/ipv4/arp.c arp_tbl`. As no timer
-//! runs here, the next packet is what notices the passing of time.
+//! Three questions a second apart are `mcast_solicit` and `retrans_time_ms` of `net/ipv4/arp.c arp_tbl`. The thread that makes
+//! neighbours old asks again (`ageing`), so that one packet is enough to find a neighbour whose first answer was lost; a
+//! packet that comes before it does the same.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use napier_core::time::{Instant, Span};
+use napier_core::time::{Deadline, Instant, Span};
 
 use crate::device::PacketClass;
 use crate::tables::neighbour::Key;
@@ -113,6 +113,33 @@ impl Pending {
             asked.last = now;
         }
         Hold::Held { probe: due, dropped: self.push(key, held) }
+    }
+
+    /// When [`age`](Self::age) has something to do.
+    pub(crate) fn ends(&self) -> Deadline {
+        let waits = |asked: &&Question| !asked.answered && (asked.probes < PROBES_MAX || !asked.held.is_empty());
+        let ends = self.asked.values().filter(waits).map(|asked| Deadline::at(asked.last + PROBE_INTERVAL));
+        ends.fold(Deadline::NEVER, Deadline::earliest)
+    }
+
+    /// Time has passed: those that are to be asked for again, and how many packets are given up because nothing was heard.
+    pub(crate) fn age(&mut self, now: Instant) -> (Vec<Key>, u64) {
+        let (mut again, mut dropped) = (Vec::new(), 0);
+        for (key, asked) in &mut self.asked {
+            if asked.answered || now < asked.last + PROBE_INTERVAL {
+                continue;
+            }
+            if asked.probes < PROBES_MAX {
+                asked.probes += 1;
+                asked.last = now;
+                again.push(*key);
+            } else {
+                // The next packet to it is refused, and the one after that begins anew.
+                self.bytes -= std::mem::take(&mut asked.bytes);
+                dropped += std::mem::take(&mut asked.held).len() as u64;
+            }
+        }
+        (again, dropped)
     }
 
     /// Whether a question is out.

@@ -204,3 +204,26 @@ fn questions_that_nobody_repeats_are_forgotten() {
     assert_eq!(pending.hold(host(3), at_ms(10_000), held(1)), Hold::Held { probe: true, dropped: 1 });
     assert_eq!((pending.end(host(1)), pending.end(host(2)), pending.end(host(3))), (0, 1, 1));
 }
+
+#[test]
+fn a_question_is_asked_again_by_time_alone_and_given_up_after_three() {
+    let (mut pending, key) = (Pending::default(), host(1));
+    assert!(pending.ends().is_never());
+    assert_eq!(pending.hold(key, at_ms(0), held(1)), HELD_AND_ASKED);
+    assert_eq!(pending.hold(key, at_ms(500), held(2)), HELD);
+    assert_eq!(pending.ends(), Deadline::at(at_ms(1000)));
+    assert_eq!(pending.age(at_ms(999)), (vec![], 0));
+    assert_eq!(pending.age(at_ms(1000)), (vec![key], 0));
+    assert_eq!(pending.hold(key, at_ms(1500), held(3)), HELD, "it has been asked");
+    assert_eq!(pending.age(at_ms(2100)), (vec![key], 0));
+    assert_eq!(pending.age(at_ms(3099)), (vec![], 0));
+    assert_eq!(pending.age(at_ms(3100)), (vec![], 3));
+    assert_eq!((pending.bytes(), pending.age(at_ms(9000))), (0, (vec![], 0)));
+    assert!(pending.ends().is_never());
+    assert_eq!(pending.hold(key, at_ms(9000), held(4)), Hold::Unreachable { dropped: 0 });
+    assert_eq!(pending.hold(key, at_ms(9001), held(5)), HELD_AND_ASKED);
+    // One that has answered is left alone.
+    assert_eq!(pending.answered(key), Answered::First);
+    assert_eq!(pending.age(at_ms(99_000)), (vec![], 0));
+    assert_eq!(bytes_of(&mut pending, key), [5]);
+}

@@ -15,7 +15,7 @@ use crate::wire::flag;
 
 /// The connection with a peer, by the table.
 fn conn(rig: &Rig, peer: &str) -> Option<Arc<Conn>> {
-    let end = |text| End::from_socket_addr(&at(text)).expect("a plain address");
+    let end = |text| End::from_socket_addr(&at(text));
     let flow = Flow { local: end(US), peer: end(peer) };
     rig.ns.tcp()?.flows.find(&flow, Arc::clone)
 }

@@ -3,8 +3,8 @@ use crate::testing::{OUR_MAC, PEER_MAC, at, udp_frame};
 use crate::wire::addr::Addr;
 
 fn build(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
-    let ends = [src, dst].map(|text| End::from_socket_addr(&at(text)).unwrap());
-    let template = Template::new(OUR_MAC, PEER_MAC, ends[0], ends[1]);
+    let ends = [src, dst].map(|text| End::from_socket_addr(&at(text)));
+    let template = Template::new(OUR_MAC, PEER_MAC, (ends[0], ends[1]), Marks::default());
     let mut frame = vec![0x5a; 1600];
     frame[template.len()..template.len() + payload.len()].copy_from_slice(payload);
     let len = template.finish(&mut frame, payload.len());
@@ -44,5 +44,5 @@ fn a_sum_of_zero_is_sent_as_all_ones() {
 fn families_do_not_mix() {
     let v4 = End { addr: Addr::test("10.0.0.1"), port: 1 };
     let v6 = End { addr: Addr::test("fd00::1"), port: 1 };
-    let _ = Template::new(OUR_MAC, PEER_MAC, v4, v6);
+    let _ = Template::new(OUR_MAC, PEER_MAC, (v4, v6), Marks::default());
 }

@@ -1,0 +1,277 @@
+//! Packets of which some fragments have come, by the rules of [`napier_core::fragments`].
+//!
+//! Fragments are copied: a frame that waited for others could be one of the last that its device has. What is whole is copied
+//! once more, into a frame of an arena of the name space's own, and goes the way of every other packet from there on. Fragments are rare,
+//! so this is where packets cost an allocation.
+//!
+//! One thread at a time works here. One that finds another leaves it its fragment ([`Owned`]) and goes on; what that makes
+//! whole, the other delivers.
+//!
+//! | | bound | beyond it |
+//! |---|---|---|
+//! | bytes of packets that are not whole | [`HELD_BYTES_MAX`] | the oldest packet is given up |
+//! | fragments left to one thread | [`LEFT_BYTES_MAX`] | lost, and the packet with them |
+//! | time | [`expires_after`] | given up when the next fragment comes |
+//! | whole packets that no program has read | [`SMALL`], [`LARGE`] | lost |
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use napier_core::fragments::{Assembly, Brought, HELD_BYTES_MAX, expires_after};
+use napier_core::time::Instant;
+use napier_ring::{ArenaConfig, Frame, FramePool, FrameTable, Mapping, Owned, Release};
+
+use crate::counters::{Counter, Counters};
+use crate::wire::fragment::{Fragment, PacketKey, head, mend};
+
+/// Frames for whole packets: how many, and bytes of each. Longer ones than the second are impossible.
+const SMALL: (u32, usize) = (512, 4096 + 64);
+const LARGE: (u32, usize) = (64, 65_536 + 128);
+/// Bytes of fragments that wait for one thread.
+const LEFT_BYTES_MAX: u64 = 256 << 10;
+/// What a fragment is charged beside its bytes. Source: `include/linux/skbuff.h SKB_TRUESIZE`.
+const OVERHEAD_BYTES: usize = 576;
+
+/// The packets that are not whole of one name space.
+pub(crate) struct Reassembly(Owned<Open, Left>);
+
+/// A fragment out of its frame.
+struct Left {
+    fragment: Fragment,
+    /// Of the first: what stands before, and the next header's number.
+    head: Option<(Vec<u8>, u8)>,
+    bytes: Vec<u8>,
+    now: Instant,
+}
+
+impl Left {
+    fn charge(&self) -> usize {
+        self.bytes.len() + OVERHEAD_BYTES
+    }
+
+    fn is_v4(&self) -> bool {
+        self.fragment.key.src.is_v4()
+    }
+}
+
+/// Packets that are not whole.
+#[derive(Default)]
+struct Open {
+    packets: HashMap<PacketKey, Waiting>,
+    by_age: BTreeMap<u64, PacketKey>,
+    last_age: u64,
+    /// Charged for all.
+    bytes: usize,
+    /// None before the first whole packet, or if there was no room for them.
+    frames: Option<[FramePool; 2]>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    age: u64,
+    since: Instant,
+    assembly: Assembly,
+    head: Option<(Vec<u8>, u8)>,
+    first_ecn: u8,
+    bytes: Vec<u8>,
+    charged: usize,
+}
+
+/// What a family counts.
+struct Names {
+    reqds: Counter,
+    oks: Counter,
+    fails: Counter,
+    timeout: Counter,
+}
+
+const fn names(v4: bool) -> Names {
+    use Counter as C;
+    if v4 {
+        Names { reqds: C::IpReasmReqds, oks: C::IpReasmOks, fails: C::IpReasmFails, timeout: C::IpReasmTimeout }
+    } else {
+        Names { reqds: C::Ip6ReasmReqds, oks: C::Ip6ReasmOks, fails: C::Ip6ReasmFails, timeout: C::Ip6ReasmTimeout }
+    }
+}
+
+impl Reassembly {
+    pub(super) fn new() -> Self {
+        Self(Owned::new(Open::default()))
+    }
+
+    /// Takes a fragment of a frame, and gives what is whole by it, or by what others have left: frames and the lengths of
+    /// the packets in them.
+    #[cold]
+    pub(crate) fn take(
+        &self,
+        frames: &Arc<FrameTable>,
+        counters: &Counters,
+        (frame, fragment): (&[u8], Fragment),
+        now: Instant,
+    ) -> Vec<(Frame, u32)> {
+        let mut whole = Vec::new();
+        let v4 = fragment.key.src.is_v4();
+        counters.count(names(v4).reqds);
+        let from = fragment.at;
+        let left = Left {
+            head: (fragment.piece.at == 0).then(|| head(frame, &fragment)),
+            bytes: frame[from..from + fragment.piece.len as usize].to_vec(),
+            fragment,
+            now,
+        };
+        let weight = left.charge() as u64;
+        let mut owner = match self.0.post_weighed(left, weight, LEFT_BYTES_MAX) {
+            Ok(Some(owner)) => owner,
+            Ok(None) => return whole,
+            Err(_) => {
+                counters.count(names(v4).fails);
+                return whole;
+            }
+        };
+        let mut done = 0;
+        loop {
+            for left in owner.messages() {
+                done += left.charge() as u64;
+                whole.extend(owner.take(frames, counters, left));
+            }
+            match owner.release(std::mem::take(&mut done)) {
+                Release::Noted(again) => owner = again,
+                Release::Freed { .. } => return whole,
+            }
+        }
+    }
+
+    /// Packets that are not whole, and what is charged for them.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let open = self.0.try_own().expect("no other thread is at it");
+        (open.packets.len(), open.bytes)
+    }
+}
+
+impl Open {
+    fn take(&mut self, frames: &Arc<FrameTable>, counters: &Counters, left: Left) -> Option<(Frame, u32)> {
+        self.expire(counters, left.now);
+        let (v4, key, charge) = (left.is_v4(), left.fragment.key, left.charge());
+        if left.fragment.is_whole() {
+            // By itself: what else there is of the same number is of another packet.
+            let mut alone = Waiting::default();
+            return match alone.add(left) {
+                Brought::Whole => self.finish(frames, counters, v4, alone),
+                Brought::Kept | Brought::Again | Brought::Spoilt => {
+                    counters.count(names(v4).fails);
+                    None
+                }
+            };
+        }
+        let open = self.packets.entry(key).or_insert_with(|| {
+            self.last_age += 1;
+            self.by_age.insert(self.last_age, key);
+            Waiting { age: self.last_age, since: left.now, ..Waiting::default() }
+        });
+        match open.add(left) {
+            Brought::Again => None,
+            Brought::Kept => {
+                open.charged += charge;
+                self.bytes += charge;
+                while self.bytes > HELD_BYTES_MAX
+                    && let Some((_, oldest)) = self.by_age.first_key_value()
+                {
+                    let oldest = *oldest;
+                    self.close(oldest);
+                    counters.count(names(oldest.src.is_v4()).fails);
+                }
+                None
+            }
+            Brought::Whole => {
+                let whole = self.close(key)?;
+                self.finish(frames, counters, v4, whole)
+            }
+            Brought::Spoilt => {
+                self.close(key);
+                counters.count(names(v4).fails);
+                None
+            }
+        }
+    }
+
+    fn close(&mut self, key: PacketKey) -> Option<Waiting> {
+        let waiting = self.packets.remove(&key)?;
+        self.by_age.remove(&waiting.age);
+        self.bytes -= waiting.charged;
+        Some(waiting)
+    }
+
+    /// Gives up what has waited too long. IPv6 waits longer, so some of what is older than the first that is not due may be.
+    fn expire(&mut self, counters: &Counters, now: Instant) {
+        let due = |key: &PacketKey| now >= self.packets[key].since + expires_after(key.src.is_v4());
+        let young = |key: &PacketKey| now < self.packets[key].since + expires_after(true);
+        let oldest = self.by_age.values().take_while(|key| !young(key));
+        let expired: Vec<_> = oldest.filter(|key| due(key)).copied().collect();
+        for key in expired {
+            self.close(key);
+            counters.count(names(key.src.is_v4()).timeout);
+            counters.count(names(key.src.is_v4()).fails);
+        }
+    }
+
+    /// Puts a whole packet into a frame.
+    fn finish(
+        &mut self,
+        frames: &Arc<FrameTable>,
+        counters: &Counters,
+        v4: bool,
+        whole: Waiting,
+    ) -> Option<(Frame, u32)> {
+        let made = self.build(frames, whole);
+        counters.count(if made.is_some() { names(v4).oks } else { names(v4).fails });
+        made
+    }
+
+    fn build(&mut self, frames: &Arc<FrameTable>, whole: Waiting) -> Option<(Frame, u32)> {
+        let Waiting { assembly, head, bytes, first_ecn, .. } = whole;
+        let (mut head, next) = head?;
+        let bytes = bytes.get(..assembly.bytes() as usize)?;
+        if !mend(&mut head, next, assembly.bytes(), assembly.ecn(first_ecn)?) {
+            return None;
+        }
+        let len = head.len() + bytes.len();
+        if self.frames.is_none() {
+            self.frames = Some([pool(frames, SMALL)?, pool(frames, LARGE)?]);
+        }
+        let [small, large] = self.frames.as_mut()?;
+        let mut frame = if len <= SMALL.1 { small.alloc().or_else(|| large.alloc()) } else { large.alloc() }?;
+        let room = &mut frames.data_mut(&mut frame)[..len];
+        room[..head.len()].copy_from_slice(&head);
+        room[head.len()..].copy_from_slice(bytes);
+        Some((frame, u32::try_from(len).expect("as long as a packet")))
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, left: Left) -> Brought {
+        let Left { fragment, head, bytes, .. } = left;
+        let taken = self.assembly.take(fragment.key.src.is_v4(), fragment.piece, fragment.ecn);
+        if let Brought::Kept | Brought::Whole = taken {
+            let at = fragment.piece.at as usize;
+            // As much of it as the rule has taken.
+            let bytes = &bytes[..if fragment.piece.more { bytes.len() & !7 } else { bytes.len() }];
+            let end = at + bytes.len();
+            if self.bytes.len() < end {
+                self.bytes.resize(end, 0);
+            }
+            self.bytes[at..end].copy_from_slice(bytes);
+            if head.is_some() {
+                (self.head, self.first_ecn) = (head, fragment.ecn);
+            }
+        }
+        taken
+    }
+}
+
+/// Frames for whole packets. They belong to the table for good, as those of a device.
+fn pool(frames: &Arc<FrameTable>, (count, stride): (u32, usize)) -> Option<FramePool> {
+    let mapping = Arc::new(Mapping::anonymous(stride * count as usize));
+    let arena = ArenaConfig { mapping, offset: 0, stride, frames_per_home: count, homes: 1 };
+    frames.add_arena(arena).ok().and_then(|(_, mut pools)| pools.pop())
+}
