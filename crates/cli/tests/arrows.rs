@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-preload", &[]),
     ("napier-testkit", &[]),
     ("napier-verdict", &["napier-rng"]),
+    ("napier-tokio", &["napier-runtime"]),
     ("napier-trial", &["napier-core", "napier-linux", "napier-rng", "napier-verdict"]),
     ("napier-testnet", &["napier-linux", "napier-testkit"]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),
