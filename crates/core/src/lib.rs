@@ -22,7 +22,7 @@
 //! | [`fragments`] | IP packets that are cut and put together | `net/ipv4/ip_fragment.c`, `net/ipv4/inet_fragment.c`; RFC 815, RFC 5722 |
 //! | [`icmp`] | errors that other stations send, path MTU | `net/ipv4/icmp.c icmp_err_convert`, `net/ipv4/route.c`; RFC 1191, RFC 8201, RFC 4821 |
 //! | [`neighbour`] | what is believed of a neighbour, and for how long | `net/core/neighbour.c`, `net/ipv4/arp.c`, `net/ipv6/ndisc.c` |
-//! | [`loss`] | how acknowledgements of a lossy path are handed on | none; RFC 6582, RFC 5827, RFC 3465 |
+//! | [`tcp`] | a TCP connection, rule by rule | `net/ipv4/tcp_input.c`, `net/ipv4/tcp_output.c`; RFC 9293, RFC 8985, RFC 9438 |
 //! | [`sockopt`] | socket options and the recorded id | `net/core/sock.c`, `include/net/busy_poll.h` |
 //! | [`context`] | who polls, and counters by who did | none |
 //! | [`mod@counters`] | figures that threads add to while others read them | none |
@@ -72,7 +72,6 @@ pub mod group;
 pub mod histogram;
 pub mod icmp;
 pub mod ids;
-pub mod loss;
 pub mod memif;
 pub mod metric;
 pub mod moderation;
@@ -84,6 +83,7 @@ pub mod serving;
 pub mod sockopt;
 pub mod softirq;
 pub mod state;
+pub mod tcp;
 pub mod time;
 pub mod tx;
 pub mod upkeep;

@@ -62,7 +62,7 @@ pub use options::{OptionError, SocketOption, UnknownOption};
 pub use pass::injected;
 pub use pass::{DryRun, RxPass, View, merge};
 pub use tables::reuse::ReusePort;
-pub use tcp::{CongestionControl, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
+pub use tcp::{CongestionControl, TcpInfo, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
 pub use udp::{
     MergedDatagram, OVERHEAD_BYTES, RecvMeta, SendBuffers, SendMeta, SentError, UdpSocket, UdpSocketBuilder,
 };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use napier_core::sockopt::SocketBusy;
 use napier_sys::clock::Clock;
-use smoltcp::wire::IpEndpoint;
 
 use crate::errno::errno;
 use crate::tables::path::{Destination, Way, route};
@@ -13,10 +12,10 @@ use crate::tables::registry::EPHEMERAL;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Conn;
 use crate::tcp::flow::Flow;
+use crate::tcp::machine::TcpMachine;
 use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Cause;
 use crate::tcp::settings::ConnSettings;
-use crate::tcp::workspace::with_fresh;
 use crate::wire::PROTO_TCP;
 use crate::wire::addr::End;
 
@@ -34,9 +33,9 @@ pub(super) fn connect(
     settings: &ConnSettings,
 ) -> io::Result<Arc<Conn>> {
     let tables = &*tcp.tables;
-    let (own, mtu) = {
+    let own = {
         let snapshot = tables.snapshot.load();
-        let Way { interface, own, .. } = route(&snapshot, target)?;
+        let Way { own, .. } = route(&snapshot, target)?;
         match local {
             Some(end) if !end.addr.is_any() && end.addr.is_v4() != target.dst.addr.is_v4() => {
                 return Err(errno(libc::EAFNOSUPPORT));
@@ -44,15 +43,18 @@ pub(super) fn connect(
             Some(end) if !end.addr.is_any() && !snapshot.is_local(end.addr) => {
                 return Err(errno(libc::EADDRNOTAVAIL));
             }
-            Some(end) if !end.addr.is_any() => (end.addr, interface.mtu),
-            _ => (own, interface.mtu),
+            Some(end) if !end.addr.is_any() => end.addr,
+            _ => own,
         }
     };
     let busy = SocketBusy::new(tables.host.sysctl_busy_read());
     let make = |port: u16| {
         let flow = Flow { local: End { addr: own, port }, peer: target.dst };
         let route = Route::new(tables, flow.local, target);
-        Arc::new(Conn::new(tcp, flow, route, settings.buffers, &busy))
+        let now = Clock.now();
+        let mut machine = TcpMachine::connect(now, &settings.beginning(tcp.secret(&flow, now), &route));
+        machine.set_nodelay(nodelay);
+        Arc::new(Conn::new(tcp, flow, route, machine, &busy))
     };
     let asked = local.map_or(0, |end| end.port);
     let wanted = Flow { local: End { addr: own, port: asked }, peer: target.dst };
@@ -60,17 +62,8 @@ pub(super) fn connect(
     let conn = reserve(tcp, asked, wanted, make).map_err(|error| tables.check_running().err().unwrap_or(error))?;
     let now = Clock.now();
     let mut core = conn.own(tcp);
-    core.set_patience(settings.patience);
-    core.set_congestion(settings.congestion);
-    if nodelay {
-        core.nagle = false;
-        core.socket_mut().set_nagle_enabled(false);
-    }
-    let (from, to): (IpEndpoint, IpEndpoint) = (endpoint(conn.flow.local), endpoint(conn.flow.peer));
-    with_fresh(mtu, tcp.secret(&conn.flow, now), |interface| {
-        core.socket_mut().connect(interface.context(), to, from).expect("both ends were checked");
-    });
-    core.drive(tables, now, None);
+    core.set_patience(settings.patience, now);
+    core.drive(tables, now);
     core.settle(now, Cause::Segment);
     drop(core);
     Ok(conn)
@@ -102,8 +95,4 @@ fn reserve(tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -> Arc<Conn>)
         }
     }
     Err(errno(libc::EADDRNOTAVAIL))
-}
-
-fn endpoint(end: End) -> IpEndpoint {
-    (end.addr.ip(), end.port).into()
 }

@@ -1,17 +1,16 @@
-//! TCP: smoltcp's protocol machine, one socket per connection, behind tables, timers and sockets of our own.
+//! TCP: a protocol machine per connection, behind tables, timers and sockets.
 //!
 //! A segment is parsed and verified by the pass (`../wire`), finds its connection in [`flows`] or its listener in the
-//! snapshot, and goes to smoltcp alone with that connection's socket (`workspace`), so that what it costs does not depend
-//! on how many there are. What smoltcp wants to send goes straight into a transmit slot (`outlet`). Programs do the same
+//! snapshot, and goes to that connection's machine alone (`machine`), so that what it costs does not depend
+//! on how many there are. What the machine wants to send goes straight into a transmit slot (`outlet`). Programs do the same
 //! from their own threads. Deadlines stand in a wheel (`wheel`).
 //!
 //! # What is not here
-//! Selective acknowledgements on the sending side, timestamps, urgent data, Fast Open, SYN cookies,
-//! `TCP_CORK`, lingering closes (only a linger time of 0). What smoltcp drops within a connection (segments outside of the
-//! window, a 17th hole) is not counted.
+//! Urgent data, Fast Open, SYN cookies, pacing, ECN, `TCP_CORK`, lingering closes (only a linger time of 0). What a machine drops
+//! (segments outside of the window, more holes than it keeps) is not counted.
 //!
 //! # Files
-//! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `workspace` is smoltcp at work,
+//! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `machine` is the protocol,
 //! `outlet` the way out; `by_age` and `listener` have connections that wait for something and do not know what a connection is.
 //! `conn` is a connection. Above it, `flows` finds one, `wheel` calls one in time, `limits` say how many there may be; `passive`
 //! and `connect` make one. `accept` and `stream` are the public types, `builder` and `settings` what they are made with, `open` makes them,
@@ -25,8 +24,10 @@ mod conn;
 mod connect;
 mod flow;
 mod flows;
+mod info;
 mod limits;
 mod listener;
+mod machine;
 mod open;
 mod outlet;
 mod passive;
@@ -34,7 +35,6 @@ mod rules;
 mod settings;
 mod stream;
 mod wheel;
-mod workspace;
 
 #[cfg(test)]
 mod tests;
@@ -47,15 +47,14 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use napier_core::time::Instant;
 use napier_ring::Owned;
-use smoltcp::iface::SocketSet;
 
 pub use accept::TcpListener;
 pub use builder::{TcpListenerBuilder, TcpStreamBuilder};
 pub use congestion::CongestionControl;
+pub use info::TcpInfo;
 pub use stream::TcpStream;
 
 use crate::counters::Counter;
-use crate::device::PacketClass;
 use crate::tables::demux::Demux;
 use crate::tables::protocol::Protocol;
 use crate::tables::writer::Writing;
@@ -68,9 +67,9 @@ use flow::Flow;
 use flows::Flows;
 use limits::Orphans;
 use listener::ListenerInner;
-use outlet::ResetSink;
+use machine::{Departure, Inbound};
+use outlet::send_back;
 use wheel::Wheel;
-use workspace::Poll;
 
 /// Connections in TIME-WAIT that keep their memory; beyond this the oldest is given up.
 const TIME_WAITS_MAX: usize = 1024;
@@ -226,7 +225,7 @@ pub(crate) fn receive(tcp: Option<&Tcp>, at: &Ingress<'_>, now: Instant, frame: 
         return tables.counters.count(if dst.is_v4() { Counter::IpInAddrErrors } else { Counter::Ip6InAddrErrors });
     }
     let packet = &frame[ETH_LEN..segment.end];
-    let Some(tcp) = tcp else { return refuse(at, now, frame, segment) };
+    let Some(tcp) = tcp else { return refuse(at, frame, segment) };
     let flow = Flow { local: segment.dst, peer: segment.src };
     let arrived = Arrived { napi_id, ifindex: interface.ifindex, now, segment, packet };
     if let Some(Input::Taken) = tcp.flows.find(&flow, |conn| conn.input(tcp, &arrived)) {
@@ -237,24 +236,18 @@ pub(crate) fn receive(tcp: Option<&Tcp>, at: &Ingress<'_>, now: Instant, frame: 
     {
         return listener.open(tcp, &arrived);
     }
-    refuse(at, now, frame, segment);
+    refuse(at, frame, segment);
 }
 
 /// No socket wants the segment: its sender is told so.
 #[cold]
-fn refuse(at: &Ingress<'_>, now: Instant, frame: &[u8], segment: &Segment) {
+fn refuse(at: &Ingress<'_>, frame: &[u8], segment: &Segment) {
     // Connections of an engine that stops end without a word.
     if segment.flags & flag::RST != 0 || at.tables.is_stopped() {
         return;
     }
-    let Ingress { tables, interface, .. } = *at;
-    let (src, dst) = (segment.dst.socket_addr(0), segment.src.socket_addr(0));
+    let Some(seg) = Inbound::of_packet(&frame[ETH_LEN..segment.end]) else { return };
     let mac = frame[6..12].try_into().expect("a whole Ethernet header");
-    let class = PacketClass::of_flow(interface.egress.rss_hash(&src, &dst));
-    let mut sink = ResetSink { tables, interface, mac, class };
-    let mut nobody = SocketSet::new(Vec::new());
-    let mut poll = Poll { now, mtu: interface.mtu, sockets: &mut nobody, sink: &mut sink };
-    if poll.receive(&frame[ETH_LEN..segment.end]).is_err() {
-        tables.counters.count(Counter::TcpFaults);
-    }
+    let flow = Flow { local: segment.dst, peer: segment.src };
+    send_back(at.tables, at.interface, mac, flow, &Departure::refusal(&seg));
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::sockopt::{SocketBusy, record_napi_id};
-use smoltcp::wire::{IpEndpoint, IpListenEndpoint};
 
 use super::Tcp;
 use super::by_age::LimitKind;
 use super::conn::{Arrived, Conn};
 use super::flow::Flow;
 use super::listener::ListenerInner;
+use super::machine::{Inbound, TcpMachine};
 use super::outlet::route::Route;
 use super::rules::Cause;
 use crate::counters::Counter;
@@ -23,6 +23,7 @@ impl ListenerInner<Conn> {
     pub(super) fn open(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) {
         let tables = &*tcp.tables;
         let Arrived { napi_id, ifindex, now, segment, packet } = *arrived;
+        let Some(syn) = Inbound::of_packet(packet) else { return };
         if self.is_full() {
             tables.counters.count(Counter::ListenOverflows);
             return tables.counters.count(Counter::ListenDrops);
@@ -40,19 +41,16 @@ impl ListenerInner<Conn> {
         let scope = if flow.peer.addr.is_link_local_v6() { ifindex } else { 0 };
         let route = Route::new(tables, flow.local, Destination { dst: flow.peer, scope });
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
-        let conn = Arc::new(Conn::new(tcp, flow, route, self.limits.settings.buffers, &busy));
+        let settings = &self.limits.settings;
+        let machine = TcpMachine::accept(now, &settings.beginning(tcp.secret(&flow, now), &route), &syn);
+        let conn = Arc::new(Conn::new(tcp, flow, route, machine, &busy));
         self.embryos.counted();
         let mut core = conn.try_own(tcp).expect("no other thread knows it yet");
-        core.adopt(self.clone(), self.limits.settings.patience);
-        core.set_congestion(self.limits.settings.congestion);
-        let local: IpEndpoint = (flow.local.addr.ip(), flow.local.port).into();
-        core.socket_mut()
-            .listen(IpListenEndpoint::from(local))
-            .expect("a new socket may listen, and the port is not 0");
+        core.adopt(self.clone(), settings.patience, now);
         // With the connection in hand: the answer to our answer may come before we are done.
         let alone = tcp.flows.insert(&conn);
         if alone {
-            core.open(tables, now, packet, tcp.secret(&flow, now));
+            core.drive(tables, now);
         } else {
             core.dead = true;
         }

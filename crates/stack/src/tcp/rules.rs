@@ -1,11 +1,11 @@
 //! What follows from what: conditions, errors, counters and deadlines, as functions of values.
 
 use napier_core::time::{Deadline, Instant, Span};
-use smoltcp::socket::tcp::State;
 
 use crate::event::Interest;
+use crate::tcp::machine::TcpState;
 
-/// Why smoltcp closed a socket.
+/// Why a connection was closed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// A segment did.
@@ -19,7 +19,7 @@ pub(super) enum Cause {
 /// What a socket looks like from outside.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct View {
-    pub(super) state: State,
+    pub(super) state: TcpState,
     /// There is something to read.
     pub(super) queued: bool,
     /// A third of the send buffer is free.
@@ -37,8 +37,8 @@ pub(super) struct View {
 /// The conditions that hold. Source: `net/ipv4/tcp.c tcp_poll`.
 #[inline]
 pub(super) fn ready(view: &View) -> Interest {
-    let closed = view.state == State::Closed;
-    let connecting = matches!(view.state, State::SynSent | State::SynReceived | State::Listen);
+    let closed = view.state == TcpState::Closed;
+    let connecting = matches!(view.state, TcpState::SynSent | TcpState::SynReceived);
     let receive_shut = view.fin || view.read_shut || closed;
     let send_shut = view.write_shut || closed;
     let mut ready = Interest::NONE;
@@ -64,21 +64,21 @@ pub(super) fn ready(view: &View) -> Interest {
 }
 
 /// The error that a program sees. Source: `net/ipv4/tcp_input.c tcp_reset`, `net/ipv4/tcp_timer.c tcp_write_err`.
-pub(super) fn error_of(before: State, cause: Cause) -> i32 {
+pub(super) fn error_of(before: TcpState, cause: Cause) -> i32 {
     match (cause, before) {
         (Cause::Program, _) => 0,
         (Cause::Silence, _) => libc::ETIMEDOUT,
-        (Cause::Segment, State::SynSent) => libc::ECONNREFUSED,
-        (Cause::Segment, State::CloseWait) => libc::EPIPE,
+        (Cause::Segment, TcpState::SynSent) => libc::ECONNREFUSED,
+        (Cause::Segment, TcpState::CloseWait) => libc::EPIPE,
         // Nobody is told of the end of a connection that has ended.
-        (Cause::Segment, State::LastAck | State::TimeWait | State::Closed | State::Listen) => 0,
+        (Cause::Segment, TcpState::LastAck | TcpState::TimeWait | TcpState::Closed) => 0,
         (Cause::Segment, _) => libc::ECONNRESET,
     }
 }
 
 /// Whether a state counts as established (RFC 4022 tcpCurrEstab).
-pub(super) fn is_established(state: State) -> bool {
-    matches!(state, State::Established | State::CloseWait)
+pub(super) fn is_established(state: TcpState) -> bool {
+    matches!(state, TcpState::Established | TcpState::CloseWait)
 }
 
 /// Keep-alive settings of a connection (`SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`).
@@ -87,12 +87,6 @@ pub(super) struct KeepAlive {
     pub(super) idle: Span,
     pub(super) interval: Span,
     pub(super) probes: u32,
-}
-
-/// How long after a SYN|ACK was sent `again` times it is sent once more. Source: `tcp_synack_retries` = 5,
-/// `include/net/tcp.h TCP_TIMEOUT_INIT`.
-pub(super) fn synack_after(again: u32) -> Option<Span> {
-    (again < 5).then(|| Span::from_secs(1 << again))
 }
 
 /// How long a program bears with a silent peer.
@@ -113,19 +107,24 @@ pub(super) struct Patience {
 /// | data unacknowledged | the user time-out, or 924 s | `tcp_write_timeout`, `tcp_retries2` = 15 |
 /// | else, with keep-alive | idle time + interval * probes; with a user time-out that, but not before the first probe had an interval | `tcp_keepalive_timer` |
 /// | else | none | |
-pub(super) fn silence_max(state: State, orphan: bool, unacknowledged: bool, patience: &Patience) -> Option<Span> {
+pub(super) fn silence_max(state: TcpState, orphan: bool, unacknowledged: bool, patience: &Patience) -> Option<Span> {
     let unanswered = patience.user.unwrap_or(Span::from_secs(924));
     match state {
-        State::Closed | State::Listen | State::TimeWait => None,
-        State::SynSent => Some(patience.user.unwrap_or(Span::from_secs(127))),
-        State::SynReceived => Some(Span::from_secs(63)),
-        State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck | State::CloseWait | State::Established
+        TcpState::Closed | TcpState::TimeWait => None,
+        TcpState::SynSent => Some(patience.user.unwrap_or(Span::from_secs(127))),
+        TcpState::SynReceived => Some(Span::from_secs(63)),
+        TcpState::FinWait1
+        | TcpState::FinWait2
+        | TcpState::Closing
+        | TcpState::LastAck
+        | TcpState::CloseWait
+        | TcpState::Established
             if orphan =>
         {
             Some(Span::from_secs(60))
         }
-        State::FinWait1 | State::Closing | State::LastAck => Some(unanswered),
-        State::Established | State::CloseWait | State::FinWait2 => {
+        TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck => Some(unanswered),
+        TcpState::Established | TcpState::CloseWait | TcpState::FinWait2 => {
             let kept = patience.keep.map(|keep| match patience.user {
                 Some(user) => user.max(keep.idle + keep.interval),
                 None => keep.idle + Span { ns: keep.interval.ns.saturating_mul(keep.probes.into()) },

@@ -3,15 +3,15 @@
 use std::io;
 use std::time::Duration;
 
+use napier_core::tcp::seq::Seq;
 use napier_core::time::Span;
 
-use super::congestion::CongestionControl;
+use super::congestion::{CongestionControl, control_for};
+use super::machine::{Beginning, Room};
+use super::outlet::route::Route;
 use super::rules::{KeepAlive, Patience};
 use crate::errno::errno;
 
-/// Bytes of either buffer unless the program says otherwise. Source: `net/ipv4/tcp.c tcp_init`, the default of
-/// `net.ipv4.tcp_wmem`; with it 10,000 connections take 320 MB.
-const BUFFER_DEFAULT: usize = 16 * 1024;
 /// Limits of what may be asked for. Source: as for `SO_RCVBUF`.
 const BUFFER_MIN: usize = 2304;
 const BUFFER_MAX: usize = 4 << 20;
@@ -19,8 +19,8 @@ const BUFFER_MAX: usize = 4 << 20;
 /// Sizes of a connection's buffers, in bytes.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Buffers {
-    pub(super) receive: usize,
-    pub(super) send: usize,
+    pub(super) receive: Room,
+    pub(super) send: Room,
 }
 
 /// The least time of keep-alive and of the user time-out.
@@ -37,14 +37,33 @@ pub(super) struct ConnSettings {
 
 impl Default for Buffers {
     fn default() -> Self {
-        Self { receive: BUFFER_DEFAULT, send: BUFFER_DEFAULT }
+        Self { receive: Room::RECEIVE, send: Room::SEND }
     }
 }
 
 impl Buffers {
     /// What a program gets that asks for so much.
-    pub(super) fn clamp(bytes: usize) -> usize {
-        bytes.clamp(BUFFER_MIN, BUFFER_MAX)
+    pub(super) fn clamp(bytes: usize) -> u32 {
+        bytes.clamp(BUFFER_MIN, BUFFER_MAX) as u32
+    }
+
+    /// The same, as what a machine begins with.
+    pub(super) fn fixed(bytes: usize) -> Room {
+        Room::fixed(Self::clamp(bytes))
+    }
+}
+
+impl ConnSettings {
+    /// What a machine begins with. `secret`: a number that no other station can know.
+    pub(super) fn beginning(&self, secret: u64, route: &Route) -> Beginning {
+        Beginning {
+            first: Seq(secret as u32),
+            clock: (secret >> 32) as u32,
+            segment: route.segment(),
+            receive: self.buffers.receive,
+            send: self.buffers.send,
+            control: control_for(self.congestion, route),
+        }
     }
 }
 
@@ -70,23 +89,24 @@ pub(super) fn span_ns(time: Duration) -> u64 {
 /// Methods of a builder that has [`ConnSettings`].
 macro_rules! settings {
     ($($path:ident).+) => {
-        /// Receive buffer of a connection in bytes (default 16 KiB, 2304 bytes to 4 MiB). Not doubled: nothing but
-        /// received bytes is in it.
+        /// Receive buffer of a connection in bytes (2304 bytes to 4 MiB). Not doubled: nothing but received bytes is in it.
+        /// Without this it begins with 64 KiB and grows to 6 MiB, as the path and the program make use of it; with it, it stays
+        /// as it is. Memory is taken when bytes come.
         #[must_use]
         pub fn rcvbuf(mut self, bytes: usize) -> Self {
-            self.$($path).+.buffers.receive = $crate::tcp::settings::Buffers::clamp(bytes);
+            self.$($path).+.buffers.receive = $crate::tcp::settings::Buffers::fixed(bytes);
             self
         }
 
-        /// Send buffer of a connection in bytes, as [`rcvbuf`](Self::rcvbuf).
+        /// Send buffer of a connection in bytes, as [`rcvbuf`](Self::rcvbuf); without this it grows to 4 MiB.
         #[must_use]
         pub fn sndbuf(mut self, bytes: usize) -> Self {
-            self.$($path).+.buffers.send = $crate::tcp::settings::Buffers::clamp(bytes);
+            self.$($path).+.buffers.send = $crate::tcp::settings::Buffers::fixed(bytes);
             self
         }
 
         /// Which congestion control a connection has (`TCP_CONGESTION`; default
-        /// [`CongestionControl::Reno`](crate::CongestionControl::Reno), but none over a link within one process).
+        /// [`CongestionControl::Cubic`](crate::CongestionControl::Cubic), but none over a link within one process).
         #[must_use]
         pub fn congestion(mut self, control: $crate::tcp::congestion::CongestionControl) -> Self {
             self.$($path).+.congestion = Some(control);

@@ -1,5 +1,6 @@
 //! TCP connections as programs use them.
 
+mod info;
 mod traits;
 
 use std::io;
@@ -19,7 +20,8 @@ use crate::options::{self, OptionError, PRIORITY_FREE_MAX, SocketOption};
 use crate::tcp::builder::TcpStreamBuilder;
 use crate::tcp::conn::calls::Attempt;
 use crate::tcp::conn::{Conn, Memory};
-use crate::tcp::settings::{keep_alive, span_ns, user_timeout};
+use crate::tcp::rules::Cause;
+use crate::tcp::settings::{Buffers, keep_alive, span_ns, user_timeout};
 
 /// What ends a wait to read, and a wait to write or connect.
 const READABLE: Interest = Interest::from_bits(Interest::IN.bits() | Interest::ERR.bits() | Interest::HUP.bits());
@@ -271,7 +273,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Sets a busy-poll option, `SO_PRIORITY` or `SO_MAX_PACING_RATE`.
+    /// Sets a busy-poll option, `SO_PRIORITY`, `SO_MAX_PACING_RATE`, or `SO_RCVBUF` and `SO_SNDBUF`: bytes, not doubled, as
+    /// [`TcpStreamBuilder::rcvbuf`]; the buffer does not grow by itself any more.
     ///
     /// # Errors
     /// See the table at [`SocketOption`]; others are [`OptionError::NotForTcp`].
@@ -285,6 +288,7 @@ impl TcpStream {
                 }
                 self.conn.own(&self.tcp).outlet.route.class.priority = value.cast_unsigned();
             }
+            (None, SocketOption::RcvBuf | SocketOption::SndBuf) => self.set_buffer(option, value),
             (None, SocketOption::MaxPacingRate) => {
                 self.conn.own(&self.tcp).outlet.route.class.pacing_rate = options::pacing_rate(value);
             }
@@ -293,7 +297,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Reads a busy-poll option, or `SO_RCVBUF` (bytes that fit).
+    /// Reads a busy-poll option, or `SO_RCVBUF` and `SO_SNDBUF` (bytes that fit now).
     ///
     /// # Errors
     /// As [`setsockopt`](Self::setsockopt).
@@ -301,11 +305,28 @@ impl TcpStream {
         match (option.busy(), option) {
             (Some(busy), _) => Ok(self.conn.busy().get(busy, self.tcp.tables.host.first_napi_id())?),
             (None, SocketOption::RcvBuf) => {
-                let capacity = self.conn.own(&self.tcp).socket().recv_capacity();
-                Ok(i32::try_from(capacity).expect("at most 4 MiB"))
+                let limit = self.conn.own(&self.tcp).machine.receiver.limit();
+                Ok(i32::try_from(limit).expect("at most 6 MiB"))
+            }
+            (None, SocketOption::SndBuf) => {
+                let limit = self.conn.own(&self.tcp).machine.sender.limit();
+                Ok(i32::try_from(limit).expect("at most 4 MiB"))
             }
             (None, _) => Err(OptionError::NotForTcp),
         }
+    }
+
+    fn set_buffer(&self, option: SocketOption, value: i32) {
+        let bytes = Buffers::clamp(value.max(0).unsigned_abs() as usize);
+        let mut core = self.conn.own(&self.tcp);
+        if option == SocketOption::RcvBuf {
+            core.machine.set_receive_room(bytes);
+        } else {
+            core.machine.set_send_room(bytes);
+        }
+        core.publish_buffers();
+        // There may be room to write now.
+        core.settle(Clock.now(), Cause::Program);
     }
 
     fn deadline(&self, timeout_ns: u64) -> Deadline {
@@ -356,7 +377,7 @@ impl std::fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let core = self.conn.own(&self.tcp);
         let state = core.live_state();
-        let (unread, unsent) = (core.socket().recv_queue(), core.socket().send_queue());
+        let (unread, unsent) = (core.machine.unread(), core.machine.unacknowledged());
         let mut f = f.debug_struct("TcpStream");
         f.field("flow", &self.conn.flow).field("state", &state).field("unread", &unread).field("unsent", &unsent);
         f.finish_non_exhaustive()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use napier_runtime::socket::{TcpListener, TcpStream};
 
-use super::{clients, connected, echo, errno, join, link, servers, would_block};
+use super::{clients, connected, connected_narrow, echo, errno, join, link, servers, would_block};
 use crate::common::{PATIENCE, eventually, v4};
 
 #[test]
@@ -112,7 +112,7 @@ fn what_was_sent_before_closing_arrives() {
 #[test]
 fn a_full_peer_holds_the_sender_back() {
     let pair = link();
-    let (client, server) = connected(&pair, servers(7000)[0]);
+    let (client, server) = connected_narrow(&pair, servers(7000)[0]);
     client.set_nonblocking(true).unwrap();
     let mut sent = 0;
     eventually("both buffers are full", || {
@@ -134,7 +134,7 @@ fn a_full_peer_holds_the_sender_back() {
 #[test]
 fn timeouts_are_kept() {
     let pair = link();
-    let (client, _server) = connected(&pair, servers(7000)[0]);
+    let (client, _server) = connected_narrow(&pair, servers(7000)[0]);
     client.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     assert!(would_block(client.recv(&mut [0; 8])));
     client.set_write_timeout(Some(Duration::from_millis(5))).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use napier_runtime::event::{Event, EventContext, Interest, Timeout};
 use napier_runtime::socket::{TcpListener, TcpStream};
 
-use super::{connected, link, servers, would_block};
+use super::{connected, connected_narrow, link, servers, would_block};
 use crate::common::{PATIENCE, Pair, eventually, prefer};
 
 fn wait(context: &EventContext) -> Option<Event> {
@@ -83,7 +83,7 @@ fn edge_triggered_news() {
 #[test]
 fn room_to_send_is_news() {
     let pair = link();
-    let (client, server) = connected(&pair, servers(7000)[0]);
+    let (client, server) = connected_narrow(&pair, servers(7000)[0]);
     client.set_nonblocking(true).unwrap();
     eventually("the buffers are full", || {
         while client.send(&[0; 4096]).is_ok() {}

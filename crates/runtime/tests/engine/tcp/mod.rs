@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use napier_runtime::device::LinkConfig;
-use napier_runtime::socket::{NetNs, TcpListener, TcpStream};
+use napier_runtime::socket::{NetNs, TcpListener, TcpStream, TcpStreamBuilder};
 
 use crate::common::{PATIENCE, PEER_V4, PEER_V6, Pair, TESTED_V4, TESTED_V6, v4, v6};
 
@@ -30,9 +30,19 @@ fn connected(pair: &Pair, server: SocketAddr) -> (TcpStream, TcpStream) {
     join(&pair.peer_ns, &listener)
 }
 
+/// The same with buffers of 16 KiB that do not grow.
+fn connected_narrow(pair: &Pair, server: SocketAddr) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::builder().rcvbuf(16_384).sndbuf(16_384).bind(&pair.tested_ns, server).unwrap();
+    join_by(TcpStream::builder().rcvbuf(16_384).sndbuf(16_384), &pair.peer_ns, &listener)
+}
+
 /// Connects to a listener from `ns`.
 fn join(ns: &NetNs, listener: &TcpListener) -> (TcpStream, TcpStream) {
-    let client = TcpStream::connect(ns, listener.local_addr().unwrap()).unwrap();
+    join_by(TcpStream::builder(), ns, listener)
+}
+
+fn join_by(builder: TcpStreamBuilder, ns: &NetNs, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = builder.connect(ns, listener.local_addr().unwrap()).unwrap();
     let (server, from) = listener.accept().unwrap();
     assert_eq!(from, client.local_addr().unwrap());
     for stream in [&client, &server] {

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use napier_sys::clock::Clock;
-use smoltcp::socket::tcp::State;
 
 use crate::errno::errno;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, Note};
+use crate::tcp::machine::TcpState;
 use crate::tcp::rules::{Cause, Patience};
 
 /// What one attempt gave.
@@ -23,9 +23,8 @@ impl Conn {
     /// Reads into `buffer`, or only looks. Source for the order of answers: `net/ipv4/tcp.c tcp_recvmsg_locked`.
     pub(in crate::tcp) fn read(self: &Arc<Self>, tcp: &Tcp, buffer: &mut [u8], peek: bool) -> Attempt {
         let mut core = self.own(tcp);
-        let queued = core.socket().recv_queue();
-        if queued == 0 {
-            let closed = core.live_state() == State::Closed;
+        if core.machine.unread() == 0 {
+            let closed = core.live_state() == TcpState::Closed;
             let attempt = match () {
                 () if core.is_at_end() => Attempt::Done(0),
                 () if core.error != 0 => Attempt::Failed(errno(core.take_error())),
@@ -36,18 +35,15 @@ impl Conn {
             return attempt;
         }
         if peek {
-            return Attempt::Done(core.socket_mut().peek_slice(buffer).unwrap_or(0));
+            return Attempt::Done(core.machine.peek(buffer));
         }
-        let count = core.socket_mut().recv_slice(buffer).unwrap_or(0);
-        core.read_since_sent += count;
-        let left = queued - count;
-        // smoltcp announces a window that has doubled; only what was read since the last segment can have done that.
-        let capacity = core.socket().recv_capacity();
-        if !core.dead && 2 * (left + core.read_since_sent) >= capacity + left {
+        let (count, tells) = core.machine.read(buffer);
+        if tells && !core.dead {
             let now = Clock.now();
-            core.drive(&tcp.tables, now, None);
+            core.drive(&tcp.tables, now);
+            core.publish_buffers();
             core.settle(now, Cause::Segment);
-        } else if left == 0 {
+        } else if core.machine.unread() == 0 {
             core.publish_ready();
         }
         Attempt::Done(count)
@@ -63,18 +59,18 @@ impl Conn {
         }
         match core.live_state() {
             _ if core.write_shut => return Attempt::Failed(errno(libc::EPIPE)),
-            State::Established | State::CloseWait => {}
-            State::SynSent | State::SynReceived => return Attempt::Wait,
+            TcpState::Established | TcpState::CloseWait => {}
+            TcpState::SynSent | TcpState::SynReceived => return Attempt::Wait,
             _ => return Attempt::Failed(errno(libc::EPIPE)),
         }
-        let count = core.socket_mut().send_slice(data).unwrap_or(0);
+        let count = core.machine.write(data);
         if count == 0 {
             core.publish_ready();
             return if data.is_empty() { Attempt::Done(0) } else { Attempt::Wait };
         }
-        core.written = core.written.wrapping_add(count as u32); // modulo 2^32, as the numbers are
         let now = Clock.now();
-        core.drive(&tcp.tables, now, None);
+        core.drive(&tcp.tables, now);
+        core.publish_buffers();
         core.settle(now, Cause::Segment);
         Attempt::Done(count)
     }
@@ -85,14 +81,14 @@ impl Conn {
     /// ENOTCONN unless connected.
     pub(in crate::tcp) fn shutdown(self: &Arc<Self>, tcp: &Tcp, read: bool, write: bool) -> io::Result<()> {
         let mut core = self.own(tcp);
-        if matches!(core.live_state(), State::Closed | State::SynSent) {
+        if matches!(core.live_state(), TcpState::Closed | TcpState::SynSent) {
             return Err(errno(libc::ENOTCONN));
         }
         core.read_shut |= read;
         let now = Clock.now();
         if write && !std::mem::replace(&mut core.write_shut, true) {
-            core.socket_mut().close();
-            core.drive(&tcp.tables, now, None);
+            core.machine.close();
+            core.drive(&tcp.tables, now);
         }
         core.settle(now, Cause::Program);
         Ok(())
@@ -112,11 +108,10 @@ impl Conn {
 
     pub(in crate::tcp) fn set_nodelay(self: &Arc<Self>, tcp: &Tcp, nodelay: bool) {
         let mut core = self.own(tcp);
-        core.nagle = !nodelay;
-        core.socket_mut().set_nagle_enabled(!nodelay);
+        core.machine.set_nodelay(nodelay);
         let now = Clock.now();
         if !core.dead {
-            core.drive(&tcp.tables, now, None);
+            core.drive(&tcp.tables, now);
         }
         core.settle(now, Cause::Program);
     }
@@ -141,15 +136,15 @@ impl Conn {
     /// Whether there is a peer.
     pub(in crate::tcp) fn is_connected(self: &Arc<Self>, tcp: &Tcp) -> bool {
         let core = self.own(tcp);
-        !matches!(core.live_state(), State::Closed | State::SynSent)
+        !matches!(core.live_state(), TcpState::Closed | TcpState::SynSent)
     }
 
     /// `None` while the handshake goes on.
     pub(in crate::tcp) fn connected(self: &Arc<Self>, tcp: &Tcp) -> Option<io::Result<()>> {
         let mut core = self.own(tcp);
         match core.live_state() {
-            State::SynSent | State::SynReceived => None,
-            State::Closed if !core.is_at_end() => {
+            TcpState::SynSent | TcpState::SynReceived => None,
+            TcpState::Closed if !core.is_at_end() => {
                 let error = match core.take_error() {
                     0 => libc::ECONNABORTED,
                     error => error,

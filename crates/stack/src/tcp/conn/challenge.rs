@@ -1,4 +1,4 @@
-//! Segments that would begin or end a connection that is there already: what RFC 5961 makes of them before smoltcp sees
+//! Segments that would begin or end a connection that is there already: what RFC 5961 makes of them before the machine sees
 //! them. A sender that does not know the peer's numbers gets nothing by guessing; a peer that has lost the connection learns
 //! that we have it, resets it with the number that we tell, and may connect again.
 //!
@@ -8,6 +8,7 @@
 //! | RST elsewhere in the window | challenge ACK | the same |
 //! | RST outside of the window | none | RFC 9293 section 3.10.7.4 |
 //! | the SYN again that made an embryo | none; its SYN\|ACK is sent again by the timer | `tcp_check_req` |
+//! | SYN\|ACK with that number, where both ends have opened | taken | RFC 9293 section 3.5 figure 8 |
 //! | any other SYN | challenge ACK | RFC 5961 section 4.2 |
 //!
 //! TIME-WAIT is not among them but for resets: a SYN may begin a new connection there.
@@ -15,14 +16,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use napier_core::time::{Instant, Span};
-use smoltcp::socket::tcp::State;
 
 use crate::counters::Counter;
-use crate::tables::Tables;
 use crate::tcp::Tcp;
 use crate::tcp::conn::Core;
-use crate::tcp::outlet::route::Route;
-use crate::wire::{IPV4_LEN, IPV6_LEN, PROTO_TCP, TCP_LEN, flag};
+use crate::tcp::machine::{Inbound, TcpState};
+use crate::wire::flag;
 
 /// Between two challenges on one connection. Source: `net.ipv4.tcp_invalid_ratelimit`.
 const CHALLENGE_GAP: Span = Span { ns: 500_000_000 };
@@ -32,7 +31,7 @@ const CHALLENGES_PER_SECOND: u32 = 1000;
 /// What is done with a segment.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::tcp) enum Reaction {
-    /// smoltcp may have it.
+    /// The machine has it.
     Pass,
     /// It is dropped.
     Ignore,
@@ -50,14 +49,14 @@ pub(in crate::tcp) struct Expected {
 }
 
 /// The table above. `seq` is the segment's number.
-pub(in crate::tcp) fn judge(state: State, flags: u8, seq: u32, expected: Expected) -> Reaction {
+pub(in crate::tcp) fn judge(state: TcpState, flags: u8, seq: u32, expected: Expected) -> Reaction {
     let beyond = seq.wrapping_sub(expected.next);
-    let (syn, ack, rst) = (flags & flag::SYN != 0, flags & flag::ACK != 0, flags & flag::RST != 0);
+    let (syn, rst) = (flags & flag::SYN != 0, flags & flag::RST != 0);
     match state {
-        State::Closed | State::Listen | State::SynSent => Reaction::Pass,
+        TcpState::Closed | TcpState::SynSent => Reaction::Pass,
         _ if rst && beyond == 0 => Reaction::Pass,
         // An answer would begin the wait anew.
-        State::TimeWait if rst => Reaction::Ignore,
+        TcpState::TimeWait if rst => Reaction::Ignore,
         _ if rst => {
             if beyond < expected.room {
                 Reaction::Challenge
@@ -66,29 +65,34 @@ pub(in crate::tcp) fn judge(state: State, flags: u8, seq: u32, expected: Expecte
             }
         }
         _ if !syn => Reaction::Pass,
-        State::SynReceived if !ack && beyond == u32::MAX => Reaction::Pass,
-        State::TimeWait => Reaction::Pass,
-        State::SynReceived
-        | State::Established
-        | State::FinWait1
-        | State::FinWait2
-        | State::CloseWait
-        | State::Closing
-        | State::LastAck => Reaction::Challenge,
+        TcpState::SynReceived if beyond == u32::MAX => Reaction::Pass,
+        TcpState::TimeWait => Reaction::Pass,
+        TcpState::SynReceived
+        | TcpState::Established
+        | TcpState::FinWait1
+        | TcpState::FinWait2
+        | TcpState::CloseWait
+        | TcpState::Closing
+        | TcpState::LastAck => Reaction::Challenge,
     }
 }
 
 impl Core {
-    /// Whether a segment with SYN or RST is dealt with here, so that smoltcp must not get it.
+    /// Whether a segment with SYN or RST is dealt with here, so that the machine must not get it.
     #[cold]
-    pub(in crate::tcp) fn parries(&mut self, tcp: &Tcp, now: Instant, flags: u8, packet: &[u8]) -> bool {
-        let (Some(expected), Some(seq)) = (self.expected(), sequence_number(packet)) else { return false };
-        match judge(self.state(), flags, seq, expected) {
+    pub(in crate::tcp) fn parries(&mut self, tcp: &Tcp, now: Instant, seg: &Inbound<'_>) -> bool {
+        match judge(self.state(), seg.flags, seg.seq.0, self.expected()) {
             Reaction::Pass => return false,
             Reaction::Ignore => {}
-            Reaction::Challenge => self.challenge(tcp, now, flags & flag::SYN != 0),
+            Reaction::Challenge => self.challenge(tcp, now, seg.flags & flag::SYN != 0),
         }
         true
+    }
+
+    /// RCV.NXT and the room behind it.
+    pub(in crate::tcp) fn expected(&self) -> Expected {
+        let receiver = &self.machine.receiver;
+        Expected { next: receiver.next().0, room: receiver.window() }
     }
 
     /// Source: `net/ipv4/tcp_input.c tcp_send_challenge_ack`, `__tcp_oow_rate_limited`.
@@ -102,61 +106,9 @@ impl Core {
         }
         self.challenged = Some(now);
         tcp.tables.counters.count(Counter::TcpChallengeAcks);
-        self.acknowledge(&tcp.tables, now);
+        self.machine.acknowledge();
+        self.drive(&tcp.tables, now);
     }
-
-    /// Tells the peer at once what we have of it and what we expect.
-    ///
-    /// smoltcp has no call for that, but it answers a byte that it has already: RFC 9293 section 3.10.7.4 wants that of
-    /// everybody, so the peer's last byte is handed to it again.
-    pub(in crate::tcp) fn acknowledge(&mut self, tables: &Tables, now: Instant) {
-        let (Some(expected), Some(sent_to)) = (self.expected(), self.outlet.sent_to()) else { return };
-        let mut packet = [0; IPV6_LEN + TCP_LEN + 1];
-        let len = repeated_byte(&self.outlet.route, expected.next, sent_to, &mut packet);
-        self.drive(tables, now, Some(&packet[..len]));
-    }
-}
-
-/// The byte before `next` once more, with `ack` acknowledged, from the peer of `route`. Checksums are not looked at there.
-fn repeated_byte(route: &Route, next: u32, ack: u32, packet: &mut [u8; IPV6_LEN + TCP_LEN + 1]) -> usize {
-    let (local, peer) = route.ends();
-    let len = match (peer.addr.ip(), local.addr.ip()) {
-        (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) => {
-            let total = IPV4_LEN + TCP_LEN + 1;
-            packet[0] = 0x45;
-            packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
-            packet[8] = 64;
-            packet[9] = PROTO_TCP;
-            packet[12..16].copy_from_slice(&from.octets());
-            packet[16..20].copy_from_slice(&to.octets());
-            total
-        }
-        (std::net::IpAddr::V6(from), std::net::IpAddr::V6(to)) => {
-            packet[0] = 0x60;
-            packet[4..6].copy_from_slice(&(TCP_LEN as u16 + 1).to_be_bytes());
-            packet[6] = PROTO_TCP;
-            packet[7] = 64;
-            packet[8..24].copy_from_slice(&from.octets());
-            packet[24..40].copy_from_slice(&to.octets());
-            IPV6_LEN + TCP_LEN + 1
-        }
-        _ => unreachable!("both ends are of one family"),
-    };
-    let tcp = &mut packet[len - TCP_LEN - 1..len];
-    tcp[..2].copy_from_slice(&peer.port.to_be_bytes());
-    tcp[2..4].copy_from_slice(&local.port.to_be_bytes());
-    tcp[4..8].copy_from_slice(&next.wrapping_sub(1).to_be_bytes());
-    tcp[8..12].copy_from_slice(&ack.to_be_bytes());
-    tcp[12] = (TCP_LEN as u8 / 4) << 4;
-    tcp[13] = flag::ACK;
-    len
-}
-
-/// Of the segment in an IP packet that the parser has accepted.
-fn sequence_number(packet: &[u8]) -> Option<u32> {
-    let first = *packet.first()?;
-    let at = if first >> 4 == 4 { usize::from(first & 0x0f) * 4 } else { IPV6_LEN };
-    packet.get(at + 4..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 /// How many challenges the running second has left: second in the upper half, number in the lower.
@@ -195,8 +147,8 @@ mod tests {
         let expected = Expected { next: u32::MAX - 5, room: 100 };
         for state in STATES {
             let of = |flags, offset: u32| judge(state, flags, expected.next.wrapping_add(offset), expected);
-            let unknown = matches!(state, State::Closed | State::Listen | State::SynSent);
-            let waits = state == State::TimeWait;
+            let unknown = matches!(state, TcpState::Closed | TcpState::SynSent);
+            let waits = state == TcpState::TimeWait;
             for rst in [flag::RST, flag::RST | flag::ACK, flag::RST | flag::SYN] {
                 assert_eq!(of(rst, 0), Reaction::Pass, "{state:?}");
                 for within in [1, 50, 99] {
@@ -213,11 +165,11 @@ mod tests {
                 }
             }
             for offset in [0, 7, 1 << 30, u32::MAX] {
-                let again = state == State::SynReceived && offset == u32::MAX;
+                let again = state == TcpState::SynReceived && offset == u32::MAX;
                 let free = unknown || waits;
                 let answer = |passes| if passes { Reaction::Pass } else { Reaction::Challenge };
                 assert_eq!(of(flag::SYN, offset), answer(free || again), "{state:?} {offset}");
-                assert_eq!(of(flag::SYN | flag::ACK, offset), answer(free), "{state:?} {offset}");
+                assert_eq!(of(flag::SYN | flag::ACK, offset), answer(free || again), "{state:?} {offset}");
                 assert_eq!(of(flag::ACK, offset), Reaction::Pass);
                 assert_eq!(of(flag::FIN | flag::ACK, offset), Reaction::Pass);
             }
@@ -227,8 +179,8 @@ mod tests {
     #[test]
     fn a_full_buffer_still_takes_the_exact_reset() {
         let expected = Expected { next: 7, room: 0 };
-        assert_eq!(judge(State::Established, flag::RST, 7, expected), Reaction::Pass);
-        assert_eq!(judge(State::Established, flag::RST, 8, expected), Reaction::Ignore);
+        assert_eq!(judge(TcpState::Established, flag::RST, 7, expected), Reaction::Pass);
+        assert_eq!(judge(TcpState::Established, flag::RST, 8, expected), Reaction::Ignore);
     }
 
     #[test]

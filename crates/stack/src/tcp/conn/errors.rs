@@ -2,9 +2,9 @@
 //! are in [`napier_core::icmp`].
 
 use napier_core::icmp::{OnConnection, lowered};
+use napier_core::tcp::seq::Seq;
 use napier_core::time::Instant;
 use napier_sys::clock::Clock;
-use smoltcp::socket::tcp::State;
 
 use crate::counters::Counter;
 use crate::errno::of_icmp;
@@ -13,12 +13,9 @@ use crate::tables::path_mtu::PathMtu;
 use crate::tcp::conn::Core;
 use crate::tcp::conn::note::IcmpReport;
 use crate::tcp::conn::owned::OwnedConn;
+use crate::tcp::machine::TcpState;
 use crate::tcp::rules::Cause;
 use crate::wire::quote::About;
-use crate::wire::{IPV4_LEN, IPV6_LEN, TCP_LEN};
-
-/// Times that smoltcp is asked to send before it comes to what it has to send again.
-const TURNS_MAX: u32 = 4;
 
 impl OwnedConn<'_> {
     /// A message about a segment of this connection has come.
@@ -27,7 +24,7 @@ impl OwnedConn<'_> {
             return self.tables().counters.count(Counter::OutOfWindowIcmps);
         }
         let (tables, now) = (self.tables(), Clock.now());
-        let connecting = matches!(self.state, State::SynSent | State::SynReceived);
+        let connecting = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         match report.about {
             About::TooBig(_) if connecting => {}
             About::TooBig(mtu) => self.too_big(mtu, report.packet_bytes, now),
@@ -56,56 +53,28 @@ impl OwnedConn<'_> {
             tables.lower_path(peer.addr, path);
             self.outlet.route.lower(tables, path);
         }
-        self.send_again_shorter(tables, now);
+        // What is under way and longer goes again at once.
+        self.drive(tables, now);
     }
 }
 
 impl Core {
     /// Whether a segment with this number may be on its way (RFC 5927 section 4.1).
     fn is_under_way(&self, seq: u32) -> bool {
-        let (Some(first), Some(sent_to)) = (self.outlet.first(), self.outlet.sent_to()) else { return false };
-        let unacknowledged = match self.state {
-            State::SynSent | State::SynReceived => first,
-            // What was written and is not there any more was acknowledged, and the SYN before it.
-            _ => {
-                let acknowledged = self.written.wrapping_sub(self.socket().send_queue() as u32);
-                first.wrapping_add(1).wrapping_add(acknowledged)
-            }
-        };
-        seq.wrapping_sub(unacknowledged).cast_signed() >= 0 && sent_to.wrapping_sub(seq).cast_signed() >= 0
+        let (una, next) = self.machine.sender.under_way();
+        self.state != TcpState::Closed && Seq(seq).is_within(una, next)
     }
 
     /// What the timer wants to be sent; a path on which full packets get lost without a word gets shorter ones.
     pub(super) fn drive_by_timer(&mut self, tables: &Tables, now: Instant) {
         self.outlet.again = None;
-        self.drive(tables, now, None);
+        self.drive(tables, now);
         let Some((seq, bytes)) = self.outlet.again else { return };
         let v4 = self.outlet.route.ends().1.addr.is_v4();
-        let bytes = u32::try_from(bytes).expect("at most 64 KiB");
         if let Some(mtu) = self.hole.sent_again(v4, seq, bytes) {
             tables.counters.count(Counter::TcpBlackHoles);
             self.outlet.route.lower(tables, PathMtu::learnt(mtu, now));
-            self.send_again_shorter(tables, now);
-        }
-    }
-
-    /// If segments are under way that the path does not take, sends from the first on again, in shorter ones.
-    ///
-    /// smoltcp does that when its retransmission timer is over. Its clock is ours, so it is over now: as after a time-out the
-    /// window opens anew, for what was under way is lost (RFC 1191 section 6.4).
-    fn send_again_shorter(&mut self, tables: &Tables, now: Instant) {
-        let ip_len = if self.outlet.route.ends().1.addr.is_v4() { IPV4_LEN } else { IPV6_LEN };
-        let mss = self.outlet.route.mtu().saturating_sub(ip_len + TCP_LEN);
-        if !self.outlet.shorten(mss) || self.dead || self.socket().send_queue() == 0 {
-            return;
-        }
-        self.outlet.again = None;
-        for _ in 0..TURNS_MAX {
-            let Some(at) = self.next_poll(tables, now).instant() else { return };
-            self.with_poll(tables, at.max(now), |poll| poll.send());
-            if self.dead || self.outlet.again.is_some() || self.outlet.is_stuck() {
-                return;
-            }
+            self.drive(tables, now);
         }
     }
 

@@ -2,48 +2,34 @@
 
 use std::sync::Arc;
 
-use napier_core::time::{Deadline, Instant, Span};
-use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
+use napier_core::time::{Deadline, Instant};
 
 use crate::counters::Counter;
 use crate::tables::Tables;
 use crate::tcp::by_age::LimitKind;
-use crate::tcp::congestion::CongestionControl;
-use crate::tcp::conn::challenge::Expected;
 use crate::tcp::conn::settle::SocketFacts;
-use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, News};
+use crate::tcp::conn::{Conn, Core, News};
 use crate::tcp::listener::ListenerInner;
+use crate::tcp::machine::TcpState;
 use crate::tcp::rules::{self, Cause, Patience, View};
-use crate::tcp::workspace::{Fault, Poll, smol_span};
-use smoltcp::socket::tcp::CongestionControl as Algorithm;
+
+/// Most packets that one call sends for a connection; more wait for the next acknowledgement, or for the timer.
+const BURST_MAX: usize = 8192;
 
 impl Core {
-    #[inline]
-    pub(in crate::tcp) fn socket(&self) -> &Socket<'static> {
-        self.sockets.get(self.handle)
-    }
-
-    /// What is done to it may change when it wants to be polled.
-    #[inline]
-    pub(in crate::tcp) fn socket_mut(&mut self) -> &mut Socket<'static> {
-        self.next = None;
-        self.sockets.get_mut(self.handle)
-    }
-
     /// The connection that `listener` has got a SYN for.
-    pub(in crate::tcp) fn adopt(&mut self, listener: Arc<ListenerInner<Conn>>, patience: Patience) {
+    pub(in crate::tcp) fn adopt(&mut self, listener: Arc<ListenerInner<Conn>>, patience: Patience, now: Instant) {
         self.embryo = Some(listener);
-        self.set_patience(patience);
+        self.set_patience(patience, now);
     }
 
     /// How long to bear with a silent peer, and when to probe it.
-    pub(in crate::tcp) fn set_patience(&mut self, patience: Patience) {
+    pub(in crate::tcp) fn set_patience(&mut self, patience: Patience, now: Instant) {
+        let keeps = self.patience.keep != patience.keep;
         self.patience = patience;
-        if self.is_unasked() {
-            return;
+        if keeps {
+            self.machine.set_keep(now, patience.keep.map(|keep| (keep.idle, keep.interval)));
         }
-        let keep = patience.keep.map(|keep| smol_span(keep.idle.max(Span { ns: 1000 })));
-        self.socket_mut().set_keep_alive(keep);
     }
 
     /// As [`set_patience`](Self::set_patience), later. Where keep-alive is switched on its idle time begins (as in
@@ -53,63 +39,33 @@ impl Core {
         if self.patience.keep.is_none() && patience.keep.is_some() && self.asked.is_none() {
             self.heard = now;
         }
-        self.set_patience(patience);
+        self.set_patience(patience, now);
     }
 
-    /// Keep-alive was switched on while packets could flow, and the first idle time is not over. smoltcp does not know of
-    /// it yet: it would begin with a probe.
-    pub(super) fn is_unasked(&mut self) -> bool {
-        let wanted = self.patience.keep.is_some();
-        wanted
-            && self.socket().keep_alive().is_none()
-            && !matches!(self.socket().state(), State::Closed | State::Listen | State::SynSent | State::SynReceived)
-    }
-
-    /// When smoltcp is to begin with probes.
+    /// The state, also after it was ended from outside.
     #[inline]
-    pub(super) fn asks_at(&mut self) -> Deadline {
-        let Some(idle) = self.patience.keep.map(|keep| keep.idle) else { return Deadline::NEVER };
-        if self.is_unasked() { Deadline::after(self.heard, idle) } else { Deadline::NEVER }
+    pub(in crate::tcp) fn live_state(&self) -> TcpState {
+        self.live(self.machine.state())
     }
 
-    /// smoltcp's state; a socket that listens again has been reset before it was established.
+    /// The same where the machine's is known.
     #[inline]
-    pub(in crate::tcp) fn live_state(&self) -> State {
-        let state = self.socket().state();
-        self.live(state)
-    }
-
-    /// The same where smoltcp's state is known.
-    #[inline]
-    pub(super) fn live(&self, state: State) -> State {
-        match state {
-            _ if self.dead => State::Closed,
-            State::Listen => State::Closed,
-            state => state,
-        }
+    pub(super) fn live(&self, state: TcpState) -> TcpState {
+        if self.dead { TcpState::Closed } else { state }
     }
 
     /// State at the end of the last settling.
-    pub(in crate::tcp) fn state(&self) -> State {
+    pub(in crate::tcp) fn state(&self) -> TcpState {
         self.state
-    }
-
-    /// RCV.NXT and the room behind it; `None` before anything was acknowledged.
-    pub(in crate::tcp) fn expected(&self) -> Option<Expected> {
-        let first = self.outlet.first_ack()?;
-        let next = first.wrapping_add(self.taken).wrapping_add(self.fin.into());
-        let socket = self.socket();
-        let room = u32::try_from(socket.recv_capacity() - socket.recv_queue()).unwrap_or(u32::MAX);
-        Some(Expected { next, room })
     }
 
     #[inline]
     pub(super) fn look(&self) -> SocketFacts {
-        let socket = self.socket();
-        let (unsent, capacity) = (socket.send_queue(), socket.send_capacity());
-        let room = (capacity - unsent) * 3 >= capacity;
-        let bound = socket.local_endpoint().is_some();
-        SocketFacts { state: socket.state(), queued: socket.recv_queue(), unsent, room, bound }
+        let machine = &self.machine;
+        let (unsent, capacity) = (machine.unacknowledged(), machine.sender.limit() as usize);
+        let room = capacity.saturating_sub(unsent) * 3 >= capacity;
+        let (state, queued) = (machine.state(), machine.unread());
+        SocketFacts { state, queued, unsent, room, speaks: machine.owes_reset() }
     }
 
     #[inline]
@@ -119,14 +75,14 @@ impl Core {
         View { state: self.live(state), queued: queued > 0, room, fin, read_shut, write_shut, error }
     }
 
-    pub(super) fn changed(&mut self, tables: &Tables, next: State, cause: Cause, news: &mut News) {
+    pub(super) fn changed(&mut self, tables: &Tables, next: TcpState, cause: Cause, news: &mut News) {
         let before = std::mem::replace(&mut self.state, next);
         let counters = &tables.counters;
         match (before, next) {
-            (State::Closed, State::SynSent) => counters.count(Counter::TcpActiveOpens),
-            (State::Closed, State::SynReceived) => counters.count(Counter::TcpPassiveOpens),
-            (State::SynSent | State::SynReceived, State::Closed) => counters.count(Counter::TcpAttemptFails),
-            (State::Established | State::CloseWait, State::Closed) => counters.count(Counter::TcpEstabResets),
+            (TcpState::Closed, TcpState::SynSent) => counters.count(Counter::TcpActiveOpens),
+            (TcpState::Closed, TcpState::SynReceived) => counters.count(Counter::TcpPassiveOpens),
+            (TcpState::SynSent | TcpState::SynReceived, TcpState::Closed) => counters.count(Counter::TcpAttemptFails),
+            (TcpState::Established | TcpState::CloseWait, TcpState::Closed) => counters.count(Counter::TcpEstabResets),
             _ => {}
         }
         match (rules::is_established(before), rules::is_established(next)) {
@@ -134,8 +90,8 @@ impl Core {
             (true, false) => counters.uncount(Counter::TcpCurrEstab),
             _ => {}
         }
-        self.fin |= matches!(next, State::CloseWait | State::LastAck | State::Closing | State::TimeWait);
-        if next == State::Closed && self.error == 0 {
+        self.fin |= matches!(next, TcpState::CloseWait | TcpState::LastAck | TcpState::Closing | TcpState::TimeWait);
+        if next == TcpState::Closed && self.error == 0 {
             self.error = self.why_silent(cause).unwrap_or_else(|| rules::error_of(before, cause));
         }
         if rules::is_established(next)
@@ -144,86 +100,39 @@ impl Core {
             listener.embryo_gone();
             news.established = Some(listener);
         }
-        if next == State::TimeWait {
+        if next == TcpState::TimeWait {
             counters.count(Counter::TcpTimeWaits);
             news.time_wait = true;
         }
     }
 
-    /// Lets smoltcp take a packet, if there is one, and send what there is to send.
-    pub(in crate::tcp) fn drive(&mut self, tables: &Tables, now: Instant, packet: Option<&[u8]>) {
-        self.with_poll(tables, now, |poll| match packet {
-            Some(packet) => poll.receive(packet),
-            None => poll.send(),
-        });
-        // Data that wraps round the end of the buffer leaves in two segments, and Nagle would hold the second back.
-        if self.nagle && self.outlet.cut_short() && !self.dead {
-            self.socket_mut().set_nagle_enabled(false);
-            self.with_poll(tables, now, |poll| poll.send());
-            self.socket_mut().set_nagle_enabled(true);
-        }
-    }
-
-    /// The SYN of a new connection.
-    pub(in crate::tcp) fn open(&mut self, tables: &Tables, now: Instant, packet: &[u8], seed: u64) {
-        self.with_poll(tables, now, |poll| poll.open(packet, seed));
-        self.synack_begins(now);
-    }
-
-    pub(in crate::tcp) fn with_poll(
-        &mut self,
-        tables: &Tables,
-        now: Instant,
-        work: impl FnOnce(&mut Poll<'_>) -> Result<Deadline, Fault>,
-    ) {
-        self.outlet.route.refresh_at(tables, now);
-        self.outlet.flush(tables);
-        let mtu = self.outlet.route.mtu();
-        let mut sink = self.outlet.sink(tables);
-        let done = work(&mut Poll { now, mtu, sockets: &mut self.sockets, sink: &mut sink });
-        if std::mem::take(&mut self.outlet.sent) {
-            self.read_since_sent = 0;
-        }
-        if let Some(end) = self.outlet.sent_again.take()
-            && self.controlled
-        {
-            self.losses.sent_again(end, self.outlet.sent_to().expect("it was sent before"));
-        }
-        self.next = done.ok();
-        if self.next.is_none() {
-            tables.counters.count(Counter::TcpFaults);
-            (self.dead, self.error) = (true, libc::ECONNABORTED);
-        }
-    }
-
-    /// When smoltcp wants to be polled again.
+    /// Sends what there is to send.
     #[inline]
-    pub(super) fn next_poll(&mut self, tables: &Tables, now: Instant) -> Deadline {
-        self.next.take().unwrap_or_else(|| self.ask_next_poll(tables, now))
-    }
-
-    fn ask_next_poll(&mut self, tables: &Tables, now: Instant) -> Deadline {
-        let mtu = self.outlet.route.mtu();
-        let mut sink = self.outlet.sink(tables);
-        Poll { now, mtu, sockets: &mut self.sockets, sink: &mut sink }.next()
+    pub(in crate::tcp) fn drive(&mut self, tables: &Tables, now: Instant) {
+        let Self { machine, outlet, .. } = self;
+        outlet.route.refresh_at(tables, now);
+        outlet.flush(tables);
+        machine.set_path(now, outlet.route.segment());
+        for _ in 0..BURST_MAX {
+            let Some(departure) = machine.departs(now, outlet.is_stuck()) else { return };
+            let data = machine.sender.bytes(departure.at, departure.len);
+            outlet.send(tables, &departure, data);
+        }
     }
 
     /// Ends the connection with a reset, unless the peer would not understand one.
     pub(in crate::tcp) fn abort(&mut self, tables: &Tables, now: Instant) {
-        let quiet = matches!(self.state, State::SynSent | State::Closed | State::TimeWait);
-        self.socket_mut().abort();
-        if quiet {
-            self.dead = true;
+        self.machine.abort();
+        if self.machine.owes_reset() {
+            self.drive(tables, now);
         } else {
-            self.drive(tables, now, None);
+            self.dead = true;
         }
     }
 
     /// No program will look at it again, but it may stand in the wheel for a while.
     pub(super) fn free_buffers(&mut self) {
-        if self.socket().recv_capacity() > 0 {
-            *self.socket_mut() = Socket::new(SocketBuffer::new(Vec::new()), SocketBuffer::new(Vec::new()));
-        }
+        self.machine.free();
     }
 
     /// A program closes the last handle: the clock of the silence starts.
@@ -250,7 +159,7 @@ impl Core {
 
     /// The connection is not over, as it is in TIME-WAIT.
     pub(in crate::tcp) fn is_open(&self) -> bool {
-        !matches!(self.state, State::Closed | State::Listen | State::TimeWait)
+        !matches!(self.state, TcpState::Closed | TcpState::TimeWait)
     }
 
     /// The peer has something to acknowledge, so a timer must run.
@@ -258,20 +167,9 @@ impl Core {
     pub(super) fn is_owed(&self, unsent: usize) -> bool {
         let flag = matches!(
             self.state,
-            State::SynSent | State::SynReceived | State::FinWait1 | State::Closing | State::LastAck
+            TcpState::SynSent | TcpState::SynReceived | TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck
         );
         flag || unsent > 0
-    }
-
-    /// Gets a FIN sent again that smoltcp has forgotten: three duplicate acknowledgements when all but the FIN is
-    /// acknowledged stop its retransmission timer, and nothing starts it again. A keep-alive makes it look, and what it
-    /// sends then is the FIN.
-    #[cold]
-    pub(super) fn remind(&mut self, tables: &Tables, now: Instant) {
-        self.socket_mut().set_keep_alive(Some(smol_span(FORGOTTEN_RETRY)));
-        self.drive(tables, now, None);
-        let keep = self.patience.keep.map(|keep| smol_span(keep.idle));
-        self.socket_mut().set_keep_alive(keep);
     }
 
     /// When the peer has been silent for too long, with `unsent` bytes that it has not acknowledged.
@@ -304,19 +202,5 @@ impl Core {
             () if self.orphan && self.is_open() => LimitKind::Orphan,
             () => LimitKind::Plain,
         }
-    }
-
-    /// What the program wants, or what suits the device that leads to the peer.
-    pub(in crate::tcp) fn set_congestion(&mut self, wanted: Option<CongestionControl>) {
-        let by_device =
-            if self.outlet.route.is_in_process() { CongestionControl::None } else { CongestionControl::Reno };
-        let control = wanted.unwrap_or(by_device);
-        self.controlled = control != CongestionControl::None;
-        let algorithm = match control {
-            CongestionControl::None => Algorithm::None,
-            CongestionControl::Reno => Algorithm::Reno,
-            CongestionControl::Cubic => Algorithm::Cubic,
-        };
-        self.socket_mut().set_congestion_control(algorithm);
     }
 }

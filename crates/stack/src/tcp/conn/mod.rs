@@ -1,6 +1,6 @@
-//! A connection: smoltcp's socket, what smoltcp does not do for it, and who is told.
+//! A connection: its protocol machine, the way out, and who is told.
 //!
-//! A thread that has something for a connection (a received segment, a program's call, the timer) owns it, lets smoltcp work,
+//! A thread that has something for a connection (a received segment, a program's call, the timer) owns it, lets the machine work,
 //! sends, and *settles*: what changed is counted, the conditions that hold are published, the next deadline is put into
 //! the wheel. Who finds it owned and may not wait leaves a note (`owned`). Devices are kicked, and programs and event
 //! contexts told, when the connection is free again.
@@ -11,79 +11,55 @@ pub(super) mod calls;
 pub(super) mod challenge;
 mod errors;
 mod guarded;
-mod losses;
 mod note;
 mod owned;
 mod served;
 mod settle;
-mod timing;
 
 use std::mem::offset_of;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use napier_core::backlog;
 use napier_core::icmp::BlackHole;
-use napier_core::loss::Losses;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
-use napier_core::time::{Deadline, Instant, Span};
+use napier_core::time::{Deadline, Instant};
 use napier_ring::Owned;
 use napier_sys::clock::Clock;
 use napier_sys::prefetch::prefetch;
-use smoltcp::iface::{SocketHandle, SocketSet};
-use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 
 use super::Tcp;
-use super::settings::Buffers;
 use crate::device::OnRoom;
 use crate::event::{Interest, Source, Watched};
 use crate::options;
 use crate::tcp::by_age::LimitKind;
-use crate::tcp::conn::timing::SynAck;
 use crate::tcp::flow::Flow;
 use crate::tcp::listener::ListenerInner;
+use crate::tcp::machine::{TcpMachine, TcpState};
 use crate::tcp::outlet::Outlet;
 use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Patience;
-use crate::tcp::workspace::smol_span;
 use crate::wait::park::Parker;
 pub(super) use note::{Arrived, IcmpReport, Note};
 #[cfg(test)]
 pub(super) use owned::OwnedConn;
 use settle::News;
 
-/// When a FIN is sent again whose timer smoltcp has lost (see `Core::remind`). Source: `include/net/tcp.h TCP_RTO_MIN`.
-const FORGOTTEN_RETRY: Span = Span { ns: 200_000_000 };
-/// How long an acknowledgement may wait for data that takes it along. Source: `include/net/tcp.h TCP_DELACK_MIN`.
-const ACK_DELAY: Span = Span { ns: 40_000_000 };
-
 /// No place in the wheel. Never a place's number: the first tick is that of a clock that has run for a millisecond.
 pub(super) const NOT_QUEUED: u64 = 0;
-
-/// The part of smoltcp's socket that is not touched while nothing is lost: the holes of its assembler behind the first, as
-/// rustc 1.95 lays the socket out. A hint: were they elsewhere, a few lines would be asked for in vain, and others late.
-const SOCKET_HOLES: Range<usize> = 432..648;
 
 /// Where the memory of a connection is, known without a look at it: reading an address from one line before the next can
 /// be asked for is what takes the time. Addresses only, which keep nothing alive.
 #[derive(Copy, Clone)]
 pub(super) struct Memory {
     conn_at: usize,
-    socket_at: usize,
-    send_at: usize,
 }
 
 impl Memory {
-    /// Asks for what a request touches of the connection and its socket, and for the line of the send buffer where data
-    /// begins that finds it empty.
+    /// Asks for what a request touches of the connection.
     #[inline]
     pub(super) fn fetch(&self) {
         prefetch(self.conn_at, Conn::USED_BYTES);
-        let Range { start, end } = SOCKET_HOLES;
-        prefetch(self.socket_at, start);
-        prefetch(self.socket_at + end, size_of::<Socket<'_>>().saturating_sub(end));
-        prefetch(self.send_at, 1);
     }
 }
 
@@ -94,8 +70,9 @@ impl Memory {
 #[repr(C, align(64))]
 pub(crate) struct Conn {
     pub(super) flow: Flow,
-    /// Where the next byte received goes, for `fetch_buffer` alone.
+    /// Where the next byte received goes and the first one to send is, for `fetch_buffer` alone; 0: nowhere.
     receive_at: AtomicUsize,
+    send_at: AtomicUsize,
     /// The conditions that hold; written by the owner.
     ready: AtomicU32,
     /// The recorded NAPI id, valid or not.
@@ -113,12 +90,8 @@ pub(crate) struct Conn {
     pub(super) writer: Parker,
     /// Interface of a link-local peer; 0: any.
     pub(super) scope: u32,
-    /// Where smoltcp's socket lies, for `Memory` alone; it never moves.
-    socket_at: usize,
-    /// Where the send buffer begins, likewise.
-    send_at: usize,
     /// Most bytes of segments that wait for the owner.
-    backlog_max: u64,
+    backlog_max: AtomicU64,
     /// Wakes programs that wait until no thread owns it.
     free: Parker,
     /// 0: none.
@@ -131,35 +104,23 @@ pub(crate) struct Conn {
 /// What the owner has; in the order of use as [`Conn`].
 #[repr(C)]
 pub(super) struct Core {
-    sockets: SocketSet<'static>,
-    handle: SocketHandle,
+    pub(super) machine: TcpMachine,
     heard: Instant,
     /// When an orphan got on last. Only orphans need it, but it is loaded beside `heard` before that is known.
     got_on: Instant,
     /// Since when an answer is wanted.
     asked: Option<Instant>,
-    /// When smoltcp wants to be polled again, if nothing was done to it since it said so.
-    next: Option<Deadline>,
     /// When the wheel has to call.
     deadline: Deadline,
     /// Tuple in the wheel.
     queued: u64,
-    /// Bytes read since a segment left, which told the peer of the window.
-    pub(super) read_since_sent: usize,
-    /// Tuple of the next byte in the receive buffer.
-    received: usize,
     /// The listener, until the connection is established.
     embryo: Option<Arc<ListenerInner<Conn>>>,
     pub(super) patience: Patience,
-    pub(super) losses: Losses,
-    /// Bytes that were written since the beginning, modulo the numbers of a segment.
-    pub(super) written: u32,
-    /// Bytes received in order since the first, modulo the numbers of a segment.
-    taken: u32,
     pub(super) error: i32,
     /// State at the end of the last settling.
-    state: State,
-    /// smoltcp is not asked any more.
+    state: TcpState,
+    /// The machine is not asked any more.
     pub(super) dead: bool,
     /// Out of the tables, or about to be.
     released: bool,
@@ -168,18 +129,14 @@ pub(super) struct Core {
     fin: bool,
     pub(super) read_shut: bool,
     pub(super) write_shut: bool,
-    pub(super) nagle: bool,
     /// The transmit queue will tell when it has room.
     awaits_room: bool,
-    /// It has congestion control.
-    pub(super) controlled: bool,
     pub(super) outlet: Outlet,
     pub(super) reset_on_close: bool,
     /// What was left to do for the peer when an orphan got on last.
-    left: (State, usize),
+    left: (TcpState, usize),
     /// When the peer was challenged last.
     pub(super) challenged: Option<Instant>,
-    pub(super) synack: SynAck,
     hole: BlackHole,
     /// What was said of a segment, and when: why the peer is silent, if it is.
     soft: (i32, Instant),
@@ -197,20 +154,13 @@ impl Conn {
     const USED_BYTES: usize =
         offset_of!(Self, core) + Owned::<Core, Note>::VALUE_OFFSET + offset_of!(Core, outlet) + Outlet::USED_BYTES;
 
-    pub(super) fn new(tcp: &Tcp, flow: Flow, route: Route, buffers: Buffers, busy: &SocketBusy) -> Self {
+    pub(super) fn new(tcp: &Tcp, flow: Flow, route: Route, machine: TcpMachine, busy: &SocketBusy) -> Self {
         let scope = route.scope();
-        let (receive, send) = (vec![0; buffers.receive], vec![0; buffers.send]);
-        let (receive_at, send_at) = (receive.as_ptr().addr(), send.as_ptr().addr());
-        let mut socket = Socket::new(SocketBuffer::new(receive), SocketBuffer::new(send));
-        socket.set_ack_delay(Some(smol_span(ACK_DELAY)));
-        let mut sockets = SocketSet::new(Vec::with_capacity(1));
-        let handle = sockets.add(socket);
-        let socket_at = std::ptr::from_ref(sockets.get::<Socket<'_>>(handle)).addr();
+        let backlog_max = backlog_max(&machine);
         let core = Core {
-            sockets,
-            handle,
+            machine,
             outlet: Outlet::new(route),
-            state: State::Closed,
+            state: TcpState::Closed,
             dead: false,
             released: false,
             embryo: None,
@@ -220,37 +170,27 @@ impl Conn {
             write_shut: false,
             error: 0,
             reset_on_close: false,
-            nagle: true,
             patience: Patience::default(),
-            left: (State::Closed, 0),
+            left: (TcpState::Closed, 0),
             got_on: Instant::ZERO,
             heard: Clock.now(),
             asked: None,
-            next: None,
             deadline: Deadline::NEVER,
             queued: NOT_QUEUED,
-            read_since_sent: 0,
-            received: 0,
             awaits_room: false,
-            taken: 0,
             challenged: None,
-            written: 0,
             hole: BlackHole::default(),
             soft: (0, Instant::ZERO),
-            synack: SynAck::default(),
-            losses: Losses::new(),
-            controlled: false,
         };
         Self {
             flow,
             scope,
-            socket_at,
-            receive_at: AtomicUsize::new(receive_at),
-            send_at,
+            receive_at: AtomicUsize::new(0),
+            send_at: AtomicUsize::new(0),
             ready: AtomicU32::new(0),
             napi_id: AtomicU32::new(busy.napi_id),
             core: Owned::new(core),
-            backlog_max: backlog::bytes_max(buffers.receive as u64, buffers.send as u64),
+            backlog_max: AtomicU64::new(backlog_max),
             free: Parker::new(),
             kind: AtomicU8::new(LimitKind::Plain as u8),
             reader: Parker::new(),
@@ -266,8 +206,7 @@ impl Conn {
 
     /// Where the connection's memory is.
     pub(super) fn memory(self: &Arc<Self>) -> Memory {
-        let Self { socket_at, send_at, .. } = **self;
-        Memory { conn_at: Arc::as_ptr(self).addr(), socket_at, send_at }
+        Memory { conn_at: Arc::as_ptr(self).addr() }
     }
 
     /// Asks for the connection itself, without a look at it.
@@ -276,11 +215,12 @@ impl Conn {
         prefetch(Arc::as_ptr(self).addr(), Self::USED_BYTES);
     }
 
-    /// Asks for the line of the receive buffer that the next segment will touch.
+    /// Asks for the lines of both buffers that the next segment and its answer will touch.
     #[inline]
     pub(super) fn fetch_buffer(&self) {
         // Relaxed: a hint.
         prefetch(self.receive_at.load(Ordering::Relaxed), 1);
+        prefetch(self.send_at.load(Ordering::Relaxed), 1);
     }
 
     #[inline]
@@ -314,17 +254,21 @@ impl Conn {
         }
     }
 
-    /// The next byte goes `bytes` further in the receive buffer.
+    /// What others see of the buffers is as it is: they have moved or grown.
     #[inline]
-    fn received(&self, core: &mut Core, bytes: usize) {
-        // Relaxed: a hint, written by the owner.
-        let at = self.receive_at.load(Ordering::Relaxed);
-        let next = core.received + bytes;
-        let capacity = core.socket().recv_capacity();
-        let wrapped = if next >= capacity { next - capacity } else { next };
-        self.receive_at.store(at.wrapping_sub(core.received).wrapping_add(wrapped), Ordering::Relaxed);
-        core.received = wrapped;
-        core.taken = core.taken.wrapping_add(bytes as u32); // modulo 2^32, as the numbers are
+    fn publish_buffers(&self, core: &Core) {
+        // Relaxed: hints, written by the owner. Looked at first, so that the line stays unshared.
+        let publish = |place: &AtomicUsize, is: usize| {
+            if place.load(Ordering::Relaxed) != is {
+                place.store(is, Ordering::Relaxed);
+            }
+        };
+        publish(&self.receive_at, core.machine.receiver.address());
+        publish(&self.send_at, core.machine.sender.address());
+        let max = backlog_max(&core.machine);
+        if self.backlog_max.load(Ordering::Relaxed) != max {
+            self.backlog_max.store(max, Ordering::Relaxed);
+        }
     }
 }
 
@@ -350,4 +294,10 @@ impl Watched for Conn {
         // Relaxed: the id is a hint that orders nothing.
         self.napi_id.load(Ordering::Relaxed)
     }
+}
+
+/// Most bytes of segments that wait for the owner.
+#[inline]
+fn backlog_max(machine: &TcpMachine) -> u64 {
+    backlog::bytes_max(machine.receiver.limit().into(), machine.sender.limit().into())
 }

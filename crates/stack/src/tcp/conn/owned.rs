@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use napier_core::backlog;
 use napier_core::time::{Deadline, Instant};
@@ -33,6 +34,8 @@ pub(in crate::tcp) struct OwnedConn<'a> {
     /// Gone only while it is dropped.
     owner: Option<Owner<'a, Core, Note>>,
     news: News,
+    /// The thread was panicking before it had the connection: the mistake is not ours.
+    unwinds: bool,
     /// What came of the notes that were worked off; most often there are none.
     worked_off: Option<Box<WorkedOff>>,
 }
@@ -101,7 +104,9 @@ impl Conn {
     #[cold]
     pub(super) fn leave_segment(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) {
         let weight = backlog::weight_bytes(arrived.packet.len());
-        match self.core.post_weighed(Note::Segment(Kept::of(arrived)), weight, self.backlog_max) {
+        // Relaxed: a limit that only grows.
+        let max = self.backlog_max.load(Ordering::Relaxed);
+        match self.core.post_weighed(Note::Segment(Kept::of(arrived)), weight, max) {
             Ok(None) => tcp.tables.counters.count(Counter::TcpBacklogged),
             Ok(Some(owner)) => OwnedConn::new(self, tcp, owner).work_off(),
             Err(_) => tcp.tables.counters.count(Counter::TcpBacklogDrop),
@@ -116,7 +121,7 @@ impl Conn {
         if let Some(mut held) = self.try_own(tcp) {
             return held.told(report);
         }
-        match self.core.post_weighed(Note::Told(*report), REPORT_WEIGHT, self.backlog_max) {
+        match self.core.post_weighed(Note::Told(*report), REPORT_WEIGHT, self.backlog_max.load(Ordering::Relaxed)) {
             Ok(None) => {}
             Ok(Some(owner)) => OwnedConn::new(self, tcp, owner).work_off(),
             Err(_) => tcp.tables.counters.count(Counter::TcpBacklogDrop),
@@ -127,7 +132,14 @@ impl Conn {
 impl<'a> OwnedConn<'a> {
     #[inline]
     fn new(conn: &'a Arc<Conn>, tcp: &'a Tcp, owner: Owner<'a, Core, Note>) -> Self {
-        Self { conn, tcp, owner: Some(owner), news: News::default(), worked_off: None }
+        Self {
+            conn,
+            tcp,
+            owner: Some(owner),
+            news: News::default(),
+            unwinds: std::thread::panicking(),
+            worked_off: None,
+        }
     }
 
     /// Counts what changed, publishes the conditions, sees to the next deadline; who has to know is told at the end.
@@ -147,10 +159,15 @@ impl<'a> OwnedConn<'a> {
 
     /// Data came.
     #[inline]
-    pub(super) fn received(&mut self, bytes: usize) {
-        let conn = self.conn;
-        conn.received(self, bytes);
+    pub(super) fn received(&mut self) {
         self.news.data_came();
+        self.publish_buffers();
+    }
+
+    /// The buffers may have moved or grown.
+    #[inline]
+    pub(in crate::tcp) fn publish_buffers(&self) {
+        self.conn.publish_buffers(self);
     }
 
     #[inline]
@@ -182,6 +199,9 @@ impl<'a> OwnedConn<'a> {
     #[cold]
     fn give_up(&self, mut owner: Owner<'a, Core, Note>) {
         owner.dead = true;
+        if !self.unwinds {
+            self.tables().counters.count(Counter::TcpFaults);
+        }
         self.conn.publish_end(&owner);
         let mut weight = self.weight();
         let kicks = std::mem::take(&mut owner.outlet.holds_kicks);

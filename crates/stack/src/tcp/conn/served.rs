@@ -2,37 +2,37 @@
 
 use napier_core::time::Instant;
 use napier_sys::clock::Clock;
-use smoltcp::socket::tcp::State;
 
 use crate::counters::Counter;
 use crate::tcp::by_age::LimitKind;
 use crate::tcp::conn::note::Arrived;
 use crate::tcp::conn::owned::OwnedConn;
 use crate::tcp::conn::{Input, NOT_QUEUED};
+use crate::tcp::machine::{Inbound, TcpState};
 use crate::tcp::rules::Cause;
-use crate::tcp::workspace::smol_span;
 use crate::wire::flag;
 
 impl OwnedConn<'_> {
     /// Takes one received segment.
     pub(super) fn input(&mut self, arrived: &Arrived<'_>) -> Input {
-        let Arrived { now, packet, .. } = *arrived;
+        let now = arrived.now;
         let flags = arrived.segment.flags;
         let counters = &self.tables().counters;
         let opening = flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
-        if opening && !self.dead && self.state == State::TimeWait {
+        if opening && !self.dead && self.state == TcpState::TimeWait {
             self.recycle();
             return Input::Reopen;
         }
         if self.dead {
             return if opening { Input::Reopen } else { Input::Taken };
         }
-        if self.state == State::Closed {
+        if self.state == TcpState::Closed {
             // In the tables, and its SYN has not left: what comes is for one before it.
             return Input::Taken;
         }
         let (tcp, tables) = (self.tcp, self.tables());
-        if flags & (flag::SYN | flag::RST) != 0 && self.parries(tcp, now, flags, packet) {
+        let Some(seg) = Inbound::of_packet(arrived.packet) else { return Input::Taken };
+        if flags & (flag::SYN | flag::RST) != 0 && self.parries(tcp, now, &seg) {
             self.settle(now, Cause::Segment);
             return Input::Taken;
         }
@@ -45,22 +45,14 @@ impl OwnedConn<'_> {
             return Input::Taken;
         }
         self.heard = now;
-        if let Some(keep) = self.patience.keep
-            && !self.is_unasked()
-        {
-            self.socket_mut().set_keep_alive(Some(smol_span(keep.idle)));
-        }
-        let before = self.socket().recv_queue();
-        self.hand(tables, now, flags, packet);
-        let bytes = self.socket().recv_queue().saturating_sub(before);
-        if bytes > 0 {
-            self.received(bytes);
-            self.acknowledge_train(tables, now, bytes);
+        if self.machine.input(now, &seg) > 0 {
+            self.received();
             if self.orphan {
                 tables.counters.count(Counter::TcpAbortOnData);
                 self.abort(tables, now);
             }
         }
+        self.drive(tables, now);
         self.settle(now, Cause::Segment);
         Input::Taken
     }
@@ -82,22 +74,14 @@ impl OwnedConn<'_> {
             }
             return;
         }
-        let unsent = self.socket().send_queue();
+        let unsent = self.machine.unacknowledged();
         let cause = if self.silence_ends(unsent).is_due(now) {
             tables.counters.count(Counter::TcpAbortOnTimeout);
             self.abort(tables, now);
             Cause::Silence
         } else {
-            if let Some(keep) = self.patience.keep
-                && now >= self.heard + keep.idle
-            {
-                self.socket_mut().set_keep_alive(Some(smol_span(keep.interval)));
-            }
-            if self.is_owed(unsent) && self.next_poll(tables, now).is_never() {
-                self.remind(tables, now);
-            } else if !self.synack_rests(now) {
-                self.drive_by_timer(tables, now);
-            }
+            self.machine.on_timer(now);
+            self.drive_by_timer(tables, now);
             Cause::Segment
         };
         self.settle(now, cause);
@@ -110,13 +94,13 @@ impl OwnedConn<'_> {
             return;
         }
         let (tables, now) = (self.tables(), Clock.now());
-        self.drive(tables, now, None);
+        self.drive(tables, now);
         self.settle(now, Cause::Segment);
     }
 
     /// Gives up a connection in TIME-WAIT; others stay.
     pub(super) fn recycle(&mut self) {
-        if self.dead || self.state != State::TimeWait {
+        if self.dead || self.state != TcpState::TimeWait {
             return;
         }
         self.tables().counters.count(Counter::TcpTimeWaitRecycled);
@@ -128,18 +112,18 @@ impl OwnedConn<'_> {
     pub(in crate::tcp) fn close(&mut self) {
         let (tables, now) = (self.tables(), Clock.now());
         self.orphaned(now);
-        let unread = self.socket().recv_queue() > 0;
+        let unread = self.machine.unread() > 0;
         match self.live_state() {
-            State::Closed => {}
-            State::SynSent => self.abort(tables, now),
-            State::TimeWait => {}
+            TcpState::Closed => {}
+            TcpState::SynSent => self.abort(tables, now),
+            TcpState::TimeWait => {}
             _ if unread || self.reset_on_close => {
                 tables.counters.count(Counter::TcpAbortOnClose);
                 self.abort(tables, now);
             }
             _ => {
-                self.socket_mut().close();
-                self.drive(tables, now, None);
+                self.machine.close();
+                self.drive(tables, now);
             }
         }
         self.settle(now, Cause::Program);

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::time::{Deadline, Instant, Span};
-use smoltcp::socket::tcp::State;
 
 use crate::event::Interest;
 use crate::tables::Snapshot;
 use crate::tables::path::{Destination, route};
 use crate::tcp::Tcp;
 use crate::tcp::by_age::{LimitKind, Limited};
-use crate::tcp::conn::{Conn, Core, FORGOTTEN_RETRY, Note};
+use crate::tcp::conn::{Conn, Core, Note};
 use crate::tcp::listener::ListenerInner;
+use crate::tcp::machine::TcpState;
 use crate::tcp::rules::{self, Cause};
 use crate::wait::park::{Sleeper, Whom};
 
@@ -22,23 +22,23 @@ const STUCK_RETRY: Span = Span { ns: 1_000_000 };
 /// The same if the transmit queue tells when it has room.
 const ROOM_RETRY: Span = Span { ns: 50_000_000 };
 
-/// What smoltcp's socket says of itself, asked once: to get at it is a search in a set.
+/// What the machine says of itself, asked once.
 pub(super) struct SocketFacts {
-    pub(super) state: State,
+    pub(super) state: TcpState,
     /// Bytes to read.
     pub(super) queued: usize,
     /// Bytes that the peer has not acknowledged.
     pub(super) unsent: usize,
     /// A third of the send buffer is free.
     pub(super) room: bool,
-    /// It has ends.
-    pub(super) bound: bool,
+    /// A reset is to be sent.
+    pub(super) speaks: bool,
 }
 
 impl SocketFacts {
     /// Closed, with nothing left to say.
     fn is_over(&self) -> bool {
-        matches!(self.state, State::Closed | State::Listen) && !self.bound
+        self.state == TcpState::Closed && !self.speaks
     }
 }
 
@@ -57,7 +57,7 @@ impl Conn {
     /// Counts what changed, publishes the conditions, sees to the next deadline.
     pub(super) fn settle(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant, cause: Cause, news: &mut News) {
         let look = core.look();
-        if std::mem::take(&mut core.outlet.unreachable) && core.state == State::SynSent {
+        if std::mem::take(&mut core.outlet.unreachable) && core.state == TcpState::SynSent {
             (core.error, core.dead) = (libc::EHOSTUNREACH, true);
         }
         core.dead |= look.is_over() && !core.outlet.is_stuck();
@@ -95,14 +95,13 @@ impl Conn {
 
     /// Publishes that it is over, without a look at the socket, which may be what a panic is about.
     pub(super) fn publish_end(&self, core: &Core) {
-        let look = SocketFacts { state: State::Closed, queued: 0, unsent: 0, room: true, bound: false };
+        let look = SocketFacts { state: TcpState::Closed, queued: 0, unsent: 0, room: true, speaks: false };
         let _ = self.publish_ready(core, &look);
     }
 
     #[inline]
     fn set_timer(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant, look: &SocketFacts) {
-        let wanted = core.next_poll(&tcp.tables, now);
-        let wanted = core.synack_turn(wanted);
+        let wanted = core.machine.next_at(now);
         // A handshake has turns of its own, and a peer can begin any number of them.
         if core.outlet.is_stuck() && !core.awaits_room && !core.is_embryo() {
             core.awaits_room = core.outlet.await_room(self.clone());
@@ -115,9 +114,7 @@ impl Conn {
         core.note_progress(now, look.unsent);
         let owed = core.is_owed(look.unsent);
         core.asked = if owed || core.orphan { core.asked.or(Some(now)) } else { None };
-        let forgotten = owed && wanted.is_never() && !core.is_embryo();
-        let next = if forgotten { Deadline::after(now, FORGOTTEN_RETRY) } else { next };
-        let next = next.earliest(core.silence_ends(look.unsent)).earliest(core.asks_at());
+        let next = next.earliest(core.silence_ends(look.unsent));
         core.deadline = next;
         if let Some(at) = next.instant() {
             core.queued = tcp.wheel.call_at(self, core.queued, at, now);

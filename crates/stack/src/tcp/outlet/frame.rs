@@ -1,65 +1,93 @@
-//! A frame around a packet of smoltcp.
+//! A frame around a segment: what stays the same from one to the next is written once per path.
 
+use crate::tcp::machine::Departure;
+use crate::wire::addr::End;
 use crate::wire::checksum::Sum;
+use crate::wire::template::TTL;
 use crate::wire::{ETH_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_LEN, IPV6_LEN, PROTO_TCP};
 
-/// What the header of a segment says.
-pub(super) struct Head {
-    pub(super) seq: u32,
-    pub(super) ack: u32,
-    pub(super) flags: u8,
-    pub(super) payload: usize,
-    /// Length of the whole IP packet.
-    pub(super) len: usize,
+const HEADS_V4: usize = ETH_LEN + IPV4_LEN;
+const HEADS_V6: usize = ETH_LEN + IPV6_LEN;
+
+/// The Ethernet and IP headers of one path.
+#[derive(Clone)]
+pub(super) struct Heads {
+    bytes: [u8; HEADS_V6],
+    len: u8,
+    ports: (u16, u16),
+    /// IPv4: sum of the IP header without length and checksum.
+    ip: Sum,
+    /// Sum of the pseudo-header without the length.
+    pseudo: Sum,
 }
 
-/// Builds a frame outside of a ring.
-#[cold]
-pub(super) fn in_memory(len: usize, build: &mut dyn FnMut(&mut [u8])) -> Box<[u8]> {
-    let mut frame = vec![0; len].into_boxed_slice();
-    build(&mut frame);
-    frame
-}
-
-/// Completes a frame around the IP packet that `fill` writes.
-#[inline]
-pub(super) fn build(frame: &mut [u8], from: [u8; 6], to: [u8; 6], fill: &mut dyn FnMut(&mut [u8])) -> Head {
-    frame[..6].copy_from_slice(&to);
-    frame[6..12].copy_from_slice(&from);
-    let (eth, packet) = frame.split_at_mut(ETH_LEN);
-    fill(packet);
-    let v4 = packet[0] >> 4 == 4;
-    eth[12..].copy_from_slice(if v4 { &ETHERTYPE_IPV4 } else { &ETHERTYPE_IPV6 });
-    finish(packet, v4)
-}
-
-/// Writes the checksums that smoltcp left out.
-///
-/// # Panics
-/// If smoltcp made something else than a TCP segment, which it has no reason to.
-#[inline]
-fn finish(packet: &mut [u8], v4: bool) -> Head {
-    let (at, addresses) = if v4 { (IPV4_LEN, 12..20) } else { (IPV6_LEN, 8..40) };
-    let protocol = if v4 { packet[9] } else { packet[6] };
-    assert_eq!(protocol, PROTO_TCP, "only TCP leaves by here");
-    if v4 {
-        packet[10..12].fill(0);
-        let header = packet.first_chunk::<IPV4_LEN>().expect("a whole header");
-        let sum = Sum::ZERO.ipv4_header(header).field();
-        packet[10..12].copy_from_slice(&sum);
+impl Heads {
+    /// # Panics
+    /// If the ends are of different families.
+    pub(super) fn new(src_mac: [u8; 6], dst_mac: [u8; 6], src: End, dst: End) -> Self {
+        let mut bytes = [0; HEADS_V6];
+        bytes[..6].copy_from_slice(&dst_mac);
+        bytes[6..12].copy_from_slice(&src_mac);
+        let (eth, ip) = bytes.split_at_mut(ETH_LEN);
+        let (len, addresses) = match (src.addr.ip(), dst.addr.ip()) {
+            (std::net::IpAddr::V4(s), std::net::IpAddr::V4(d)) => {
+                ip[0] = 0x45;
+                ip[6] = 0x40; // DF
+                ip[8] = TTL;
+                ip[9] = PROTO_TCP;
+                ip[12..16].copy_from_slice(&s.octets());
+                ip[16..20].copy_from_slice(&d.octets());
+                eth[12..].copy_from_slice(&ETHERTYPE_IPV4);
+                (HEADS_V4, 12..20)
+            }
+            (std::net::IpAddr::V6(s), std::net::IpAddr::V6(d)) => {
+                ip[0] = 0x60;
+                ip[6] = PROTO_TCP;
+                ip[7] = TTL;
+                ip[8..24].copy_from_slice(&s.octets());
+                ip[24..40].copy_from_slice(&d.octets());
+                eth[12..].copy_from_slice(&ETHERTYPE_IPV6);
+                (HEADS_V6, 8..40)
+            }
+            _ => unreachable!("both ends are of one family"),
+        };
+        let ip_sum = Sum::ZERO.bytes(&ip[..IPV4_LEN]);
+        let pseudo = Sum::ZERO.bytes(&ip[addresses]).number(u16::from(PROTO_TCP));
+        Self { bytes, len: len as u8, ports: (src.port, dst.port), ip: ip_sum, pseudo }
     }
-    let len = u16::try_from(packet.len() - at).expect("the MTU bounds a packet");
-    packet[at + 16..at + 18].fill(0);
-    let pseudo = Sum::ZERO.bytes(&packet[addresses]).number(u16::from(PROTO_TCP)).number(len);
-    let sum = pseudo.bytes(&packet[at..]).field();
-    let tcp = &mut packet[at..];
-    tcp[16..18].copy_from_slice(&sum);
-    let header_len = usize::from(tcp[12] >> 4) * 4;
-    Head {
-        seq: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
-        ack: u32::from_be_bytes([tcp[8], tcp[9], tcp[10], tcp[11]]),
-        flags: tcp[13],
-        payload: usize::from(len) - header_len,
-        len: at + usize::from(len),
+
+    /// Bytes of the IP header.
+    pub(super) fn ip_len(&self) -> usize {
+        usize::from(self.len) - ETH_LEN
+    }
+
+    /// Bytes of the frame around a segment.
+    #[inline]
+    pub(super) fn frame_bytes(&self, departure: &Departure) -> usize {
+        usize::from(self.len) + departure.bytes()
+    }
+
+    /// Writes a frame, all of it, and its checksums.
+    #[inline]
+    pub(super) fn write(&self, departure: &Departure, data: (&[u8], &[u8]), frame: &mut [u8]) {
+        let tcp_bytes = departure.bytes() as u16; // the MTU bounds a packet
+        let tcp = if usize::from(self.len) == HEADS_V4 {
+            let (head, tcp) =
+                frame.split_first_chunk_mut::<HEADS_V4>().expect("the caller gives as much as is asked for");
+            head.copy_from_slice(&self.bytes[..HEADS_V4]);
+            let total = tcp_bytes + IPV4_LEN as u16;
+            head[16..18].copy_from_slice(&total.to_be_bytes());
+            head[24..26].copy_from_slice(&self.ip.number(total).field());
+            tcp
+        } else {
+            let (head, tcp) =
+                frame.split_first_chunk_mut::<HEADS_V6>().expect("the caller gives as much as is asked for");
+            *head = self.bytes;
+            head[18..20].copy_from_slice(&tcp_bytes.to_be_bytes());
+            tcp
+        };
+        departure.write(self.ports, data, tcp);
+        let sum = self.pseudo.number(tcp_bytes).bytes(tcp).field();
+        tcp[16..18].copy_from_slice(&sum);
     }
 }

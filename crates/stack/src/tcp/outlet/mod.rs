@@ -20,10 +20,11 @@ use crate::counters::Counter;
 use crate::device::{OnRoom, PacketClass, TxError};
 use crate::tables::neighbour::{HeldPacket, Key};
 use crate::tables::{Interface, Tables};
-use crate::tcp::workspace::PacketSink;
+use crate::tcp::flow::Flow;
+use crate::tcp::machine::Departure;
 use crate::wait::deferred::{self, Work};
 use crate::wire::{ETH_LEN, IPV6_LEN, flag};
-use frame::{Head, build, in_memory};
+use frame::Heads;
 use route::Route;
 
 /// Frames of a connection that wait for room in the ring. Data is built only when none waits, so these are answers to what
@@ -32,37 +33,22 @@ const UNSENT_MAX: usize = 64;
 /// Longest frame of a segment without data.
 const BARE_MAX: usize = ETH_LEN + IPV6_LEN + 60;
 
-/// What was seen of the packets that left. The route is the last, for what it ends with is seldom used.
+/// What a segment carries, in two parts.
+type Data<'a> = (&'a [u8], &'a [u8]);
+
+/// The route is the last, for what it ends with is seldom used.
 #[repr(C)]
 pub(super) struct Outlet {
     /// Whole frames that the ring had no room for.
     unsent: VecDeque<Box<[u8]>>,
-    /// Bytes of the longest segment that was sent.
-    longest: usize,
-    /// End of the sequence space that was sent so far.
-    sent_to: Option<u32>,
-    /// End of a segment that was sent again since this was cleared.
-    pub(super) sent_again: Option<u32>,
-    /// The first number that was sent, of the SYN.
-    first: u32,
-    /// The first acknowledgement that was sent: the number of the peer's first byte.
-    first_ack: Option<u32>,
-    /// The last.
-    acked_to: Option<u32>,
     /// The last of `unsent` is an acknowledgement and nothing else.
     ends_bare: bool,
-    /// The last packet carried data, and not the last there was.
-    more: bool,
-    /// It was shorter than a packet may be.
-    short: bool,
-    /// Something was sent since this was cleared.
-    pub(super) sent: bool,
-    /// What was sent again since this was cleared: the first number, and bytes of the packet.
-    pub(super) again: Option<(u32, usize)>,
     /// No station answers for the peer's address.
     pub(super) unreachable: bool,
     /// The thread that has the connection has sent, and kicks devices when it has let go.
     pub(super) holds_kicks: bool,
+    /// What was sent again since this was cleared: the first number, and bytes of the packet.
+    pub(super) again: Option<(u32, u32)>,
     pub(super) route: Route,
 }
 
@@ -71,59 +57,11 @@ impl Outlet {
     pub(super) const USED_BYTES: usize = offset_of!(Self, route) + Route::USED_BYTES;
 
     pub(super) fn new(route: Route) -> Self {
-        let unsent = VecDeque::new();
-        Self {
-            route,
-            unsent,
-            ends_bare: false,
-            sent_to: None,
-            longest: 0,
-            sent_again: None,
-            again: None,
-            first: 0,
-            first_ack: None,
-            acked_to: None,
-            more: false,
-            short: false,
-            sent: false,
-            unreachable: false,
-            holds_kicks: false,
-        }
-    }
-
-    /// SND.MAX: behind all that was ever sent.
-    pub(super) fn sent_to(&self) -> Option<u32> {
-        self.sent_to
-    }
-
-    /// Bytes of data in the longest segment that was sent.
-    pub(super) fn longest(&self) -> u32 {
-        u32::try_from(self.longest).expect("at most 64 KiB")
-    }
-
-    /// Segments have at most so many bytes of data from now on; whether longer ones were sent.
-    pub(super) fn shorten(&mut self, bytes: usize) -> bool {
-        let were_longer = self.longest > bytes;
-        self.longest = self.longest.min(bytes);
-        were_longer
-    }
-
-    /// The number of our SYN, if it has left.
-    pub(super) fn first(&self) -> Option<u32> {
-        self.sent_to.map(|_| self.first)
-    }
-
-    /// The number of the peer's first byte.
-    pub(super) fn first_ack(&self) -> Option<u32> {
-        self.first_ack
-    }
-
-    /// What was acknowledged last.
-    pub(super) fn acked_to(&self) -> Option<u32> {
-        self.acked_to
+        Self { unsent: VecDeque::new(), ends_bare: false, unreachable: false, holds_kicks: false, again: None, route }
     }
 
     /// Whether frames wait for room in the ring.
+    #[inline]
     pub(super) fn is_stuck(&self) -> bool {
         !self.unsent.is_empty()
     }
@@ -137,8 +75,13 @@ impl Outlet {
     #[inline]
     pub(super) fn flush(&mut self, tables: &Tables) {
         if self.is_stuck() {
-            self.hold_kicks();
+            self.flush_waiting(tables);
         }
+    }
+
+    #[cold]
+    fn flush_waiting(&mut self, tables: &Tables) {
+        self.hold_kicks();
         while let Some(frame) = self.unsent.front() {
             let Some(interface) = &self.route.interface else {
                 tables.counters.add(Counter::IpOutNoRoutes, self.unsent.len() as u64);
@@ -167,104 +110,50 @@ impl Outlet {
         }
     }
 
-    /// Whether the last packet ended before the data did, with room left in it.
-    #[inline]
-    pub(super) fn cut_short(&mut self) -> bool {
-        std::mem::take(&mut self.short)
-    }
-
-    pub(super) fn sink<'a>(&'a mut self, tables: &'a Tables) -> Departures<'a> {
-        Departures { tables, outlet: self }
-    }
-
-    fn note(&mut self, tables: &Tables, head: Head) {
-        self.sent = true;
-        self.more = head.payload > 0 && head.flags & (flag::PSH | flag::FIN) == 0;
-        self.short = self.more && head.len < self.route.mtu();
-        let occupied = u32::from(head.flags & (flag::SYN | flag::FIN) != 0);
-        let end = head.seq.wrapping_add(u32::try_from(head.payload).expect("at most 64 KiB") + occupied);
-        if head.flags & flag::RST != 0 {
-            tables.counters.count(Counter::TcpOutRsts);
-        } else if head.flags & flag::ACK != 0 {
-            self.first_ack.get_or_insert(head.ack);
-            self.acked_to = Some(head.ack);
-        }
-        let before = self.sent_to.is_some_and(|to| head.seq.wrapping_sub(to).cast_signed() < 0);
-        self.longest = self.longest.max(head.payload);
-        if before && end != head.seq && head.flags & flag::RST == 0 {
-            self.sent_again = Some(end);
-            self.again.get_or_insert((head.seq, head.len));
-            return tables.counters.count(Counter::TcpRetransSegs);
-        }
-        tables.counters.count(Counter::TcpOutSegs);
-        match self.sent_to {
-            None => (self.first, self.sent_to) = (head.seq, Some(end)),
-            Some(to) if end.wrapping_sub(to).cast_signed() > 0 => self.sent_to = Some(end),
-            Some(_) => {}
-        }
-    }
-}
-
-/// Sends the packets of one connection.
-pub(super) struct Departures<'a> {
-    tables: &'a Tables,
-    outlet: &'a mut Outlet,
-}
-
-impl PacketSink for Departures<'_> {
-    fn is_open(&self) -> bool {
-        self.outlet.unsent.is_empty()
-    }
-
-    fn wants_more(&self) -> bool {
-        self.outlet.more
-    }
-
-    fn send(&mut self, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
-        let Self { tables, outlet } = self;
-        outlet.hold_kicks();
-        outlet.route.refresh(tables);
-        let total = ETH_LEN + len;
-        let Some(interface) = outlet.route.interface.clone() else {
-            tables.counters.count(Counter::IpOutNoRoutes);
-            return drop(in_memory(total, &mut |frame| fill(&mut frame[ETH_LEN..])));
+    /// Sends a segment, or keeps it until there is room.
+    pub(super) fn send(&mut self, tables: &Tables, departure: &Departure, data: Data<'_>) {
+        self.hold_kicks();
+        self.route.refresh(tables);
+        let total = self.route.heads.frame_bytes(departure);
+        self.note(tables, departure, total);
+        let Some(interface) = &self.route.interface else {
+            return tables.counters.count(Counter::IpOutNoRoutes);
         };
-        let Some(mac) = outlet.route.mac else {
-            let mut head = None;
-            let frame = in_memory(total, &mut |frame| head = Some(build(frame, interface.mac, [0; 6], fill)));
-            outlet.note(tables, head.expect("built"));
-            return outlet.hold(tables, &interface, frame);
-        };
-        let mut head = None;
-        let mut whole = |slot: &mut [u8]| {
-            head = Some(build(&mut slot[..total], interface.mac, mac, fill));
-            total
-        };
-        let result = if outlet.unsent.is_empty() {
-            interface.egress.transmit(&outlet.route.class, total, &mut whole)
+        if self.route.mac.is_none() {
+            return self.hold(tables, &interface.clone(), departure, data);
+        }
+        let heads = &self.route.heads;
+        let result = if self.unsent.is_empty() {
+            interface.egress.transmit(&self.route.class, total, &mut |slot| {
+                heads.write(departure, data, &mut slot[..total]);
+                total
+            })
         } else {
             Err(TxError::Full)
         };
         match result {
             Ok(()) | Err(TxError::Dropped) => {}
-            Err(TxError::Down) => {
-                tables.counters.count(Counter::TcpTxDrops);
-                drop(in_memory(total, &mut |frame| _ = whole(frame)));
-            }
-            Err(TxError::Full | TxError::Busy) => {
-                let made =
-                    outlet.wait(tables, total, &mut |frame| build(&mut frame[..total], interface.mac, mac, fill));
-                head = Some(made);
-            }
+            Err(TxError::Down) => tables.counters.count(Counter::TcpTxDrops),
+            Err(TxError::Full | TxError::Busy) => self.wait(tables, total, departure, data),
         }
-        outlet.note(tables, head.expect("a device that takes a packet has it built"));
     }
-}
 
-impl Outlet {
+    #[inline]
+    fn note(&mut self, tables: &Tables, departure: &Departure, total: usize) {
+        if departure.flags & flag::RST != 0 {
+            tables.counters.count(Counter::TcpOutRsts);
+        }
+        if departure.again {
+            // The MTU bounds a packet.
+            self.again.get_or_insert((departure.seq.0, (total - ETH_LEN) as u32));
+            return tables.counters.count(Counter::TcpRetransSegs);
+        }
+        tables.counters.count(Counter::TcpOutSegs);
+    }
+
     /// The ring is full: puts a frame of `total` bytes aside.
     #[cold]
-    fn wait(&mut self, tables: &Tables, total: usize, make: &mut dyn FnMut(&mut [u8]) -> Head) -> Head {
+    fn wait(&mut self, tables: &Tables, total: usize, departure: &Departure, data: Data<'_>) {
         let mut short = [0; BARE_MAX];
         let mut long = Vec::new();
         let frame = if total <= BARE_MAX {
@@ -273,67 +162,45 @@ impl Outlet {
             long.resize(total, 0);
             &mut long[..]
         };
-        let head = make(frame);
-        let bare = head.payload == 0 && head.flags == flag::ACK;
+        self.route.heads.write(departure, data, frame);
         tables.counters.count(Counter::TcpTxWaits);
-        if bare && self.ends_bare {
+        if departure.is_bare() && self.ends_bare {
             // What was said is said again by this one.
             tables.counters.count(Counter::TcpTxAcksReplaced);
             self.unsent.pop_back();
         }
         if self.unsent.len() >= UNSENT_MAX {
-            tables.counters.count(Counter::TcpTxDrops);
-            return head;
+            return tables.counters.count(Counter::TcpTxDrops);
         }
-        self.ends_bare = bare;
+        self.ends_bare = departure.is_bare();
         self.unsent.push_back(Box::from(&*frame));
-        head
     }
 
     #[cold]
-    fn hold(&mut self, tables: &Tables, interface: &Interface, frame: Box<[u8]>) {
+    fn hold(&mut self, tables: &Tables, interface: &Interface, departure: &Departure, data: Data<'_>) {
+        let mut frame = vec![0; self.route.heads.frame_bytes(departure)];
+        self.route.heads.write(departure, data, &mut frame);
         let addr = self.route.ends().1.addr;
         let key = self.route.next_hop.unwrap_or(Key { ifindex: interface.ifindex, addr });
-        let held =
-            HeldPacket { frame: frame.into_vec(), class: PacketClass { comes_again: false, ..self.route.class } };
+        let held = HeldPacket { frame, class: PacketClass { comes_again: false, ..self.route.class } };
         self.unreachable |= !tables.hold_for(key, held);
     }
 }
 
-/// Answers to segments that no connection or listener wants: resets, back to the station that sent the segment.
-pub(super) struct ResetSink<'a> {
-    pub(super) tables: &'a Tables,
-    pub(super) interface: &'a Interface,
-    pub(super) mac: [u8; 6],
-    pub(super) class: PacketClass,
-}
-
-impl PacketSink for ResetSink<'_> {
-    fn is_open(&self) -> bool {
-        true
-    }
-
-    fn wants_more(&self) -> bool {
-        false
-    }
-
-    fn send(&mut self, len: usize, fill: &mut dyn FnMut(&mut [u8])) {
-        let total = ETH_LEN + len;
-        let mut built = false;
-        let sent = self.interface.egress.transmit(&self.class, total, &mut |slot| {
-            build(&mut slot[..total], self.interface.mac, self.mac, fill);
-            built = true;
-            total
-        });
-        if !built {
-            drop(in_memory(total, &mut |frame| fill(&mut frame[ETH_LEN..])));
+/// Sends a segment that belongs to no connection, over the interface and to the station that one came from.
+pub(super) fn send_back(tables: &Tables, interface: &Interface, mac: [u8; 6], flow: Flow, departure: &Departure) {
+    let heads = Heads::new(interface.mac, mac, flow.local, flow.peer);
+    let total = heads.frame_bytes(departure);
+    let hash = interface.egress.rss_hash(&flow.local.socket_addr(0), &flow.peer.socket_addr(0));
+    let sent = interface.egress.transmit(&PacketClass::of_flow(hash), total, &mut |slot| {
+        heads.write(departure, (&[], &[]), &mut slot[..total]);
+        total
+    });
+    match sent {
+        Ok(()) => {
+            tables.counters.count(Counter::TcpOutSegs);
+            tables.counters.count(Counter::TcpOutRsts);
         }
-        match sent {
-            Ok(()) => {
-                self.tables.counters.count(Counter::TcpOutSegs);
-                self.tables.counters.count(Counter::TcpOutRsts);
-            }
-            Err(_) => self.tables.counters.count(Counter::ReplyTxDrops),
-        }
+        Err(_) => tables.counters.count(Counter::ReplyTxDrops),
     }
 }

@@ -13,6 +13,8 @@ use crate::tables::neighbour::Key;
 use crate::tables::path::{self, Destination};
 use crate::tables::path_mtu::PathMtu;
 use crate::tables::{Interface, Tables};
+use crate::tcp::outlet::frame::Heads;
+use crate::wire::TCP_LEN;
 use crate::wire::addr::End;
 
 /// MTU while no device leads to the peer. Source: RFC 8200 section 5, the least that IPv6 has.
@@ -29,8 +31,11 @@ pub(in crate::tcp) struct Route {
     pub(super) mac: Option<[u8; 6]>,
     /// Bytes of the longest packet that the way takes.
     mtu: usize,
+    /// Bytes of it behind the IP header and the first 20 of TCP's.
+    segment: u32,
     /// When longer ones are tried again.
     until: Deadline,
+    pub(super) heads: Heads,
     local: End,
     target: Destination,
     /// The peer, or the gateway to it.
@@ -47,7 +52,9 @@ impl Route {
         let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
         let (interface, next_hop, mac, found) = (None, None, None, None);
         let (mtu, until) = (MTU_UNKNOWN, Deadline::NEVER);
-        let mut route = Self { local, target, made_at: 0, interface, next_hop, mac, class, mtu, until, found };
+        let heads = Heads::new([0; 6], [0; 6], local, target.dst);
+        let mut route =
+            Self { local, target, made_at: 0, interface, next_hop, mac, class, mtu, segment: 0, until, heads, found };
         route.resolve(tables);
         route
     }
@@ -77,6 +84,14 @@ impl Route {
 
     #[cold]
     fn resolve(&mut self, tables: &Tables) {
+        self.look_up(tables);
+        let from = self.interface.as_ref().map_or([0; 6], |interface| interface.mac);
+        self.heads = Heads::new(from, self.mac.unwrap_or([0; 6]), self.local, self.target.dst);
+        let segment = self.mtu.saturating_sub(self.heads.ip_len() + TCP_LEN);
+        self.segment = u32::try_from(segment).unwrap_or(u32::MAX);
+    }
+
+    fn look_up(&mut self, tables: &Tables) {
         self.made_at = tables.generation.load(Ordering::Acquire);
         let snapshot = tables.snapshot.load();
         (self.interface, self.next_hop, self.mac) = (None, None, None);
@@ -117,5 +132,11 @@ impl Route {
 
     pub(in crate::tcp) fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// Bytes of the longest packet behind the IP header and the first 20 of TCP's.
+    #[inline]
+    pub(in crate::tcp) fn segment(&self) -> u32 {
+        self.segment
     }
 }

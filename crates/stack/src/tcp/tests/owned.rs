@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use napier_sys::clock::Clock;
-use smoltcp::socket::tcp::State;
 
 use crate::tcp::conn::{Conn, Note, OwnedConn};
+use crate::tcp::machine::TcpState;
 use crate::tcp::tests::segments::{PEER, US, accepted, accepted_from, connected, listening, segment, sent};
 use crate::tcp::{TcpListener, TcpStream};
 use crate::testing::Rig;
@@ -143,8 +143,8 @@ fn a_panic_with_a_connection_in_hand_ends_that_connection_alone() {
     let (_listener, (first, ours), (second, _)) = two(&mut rig);
     let ns = rig.ns.clone();
     let send = |core: &mut OwnedConn<'_>| {
-        assert_eq!(core.socket_mut().send_slice(b"byte"), Ok(4));
-        core.drive(ns.tables(), Clock.now(), None);
+        assert_eq!(core.machine.write(b"byte"), 4);
+        core.drive(ns.tables(), Clock.now());
         assert_eq!(held(Work::Kicks), 1, "until the connection is free");
     };
     let by_its_owner = || {
@@ -164,7 +164,7 @@ fn a_panic_with_a_connection_in_hand_ends_that_connection_alone() {
     assert!(catch_unwind(AssertUnwindSafe(by_a_note)).is_err());
     assert_eq!(held(Work::Kicks), 0, "nothing is held by a connection that is free");
     for stream in [&first, &second] {
-        assert!(conn(stream).try_own(ns.tcp().unwrap()).is_some_and(|core| core.live_state() == State::Closed));
+        assert!(conn(stream).try_own(ns.tcp().unwrap()).is_some_and(|core| core.live_state() == TcpState::Closed));
         assert!(!would_block(stream), "its program is told");
     }
     rig.inject(&segment(PEER, US, flag::ACK, 1001, ours.wrapping_add(4), b"late"));

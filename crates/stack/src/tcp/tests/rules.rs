@@ -1,8 +1,8 @@
 use napier_core::time::{Deadline, Instant, Span};
-use smoltcp::socket::tcp::State;
 
 use crate::event::Interest;
-use crate::tcp::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max, synack_after};
+use crate::tcp::machine::TcpState;
+use crate::tcp::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max};
 use crate::tcp::tests::STATES;
 
 fn views() -> impl Iterator<Item = View> {
@@ -25,8 +25,8 @@ fn views() -> impl Iterator<Item = View> {
 fn conditions() {
     for view in views() {
         let on = |bit| ready(&view).contains(bit);
-        let closed = view.state == State::Closed;
-        let connecting = matches!(view.state, State::SynSent | State::SynReceived | State::Listen);
+        let closed = view.state == TcpState::Closed;
+        let connecting = matches!(view.state, TcpState::SynSent | TcpState::SynReceived);
         let (no_more, no_send) = (view.fin || view.read_shut || closed, view.write_shut || closed);
         assert_eq!(on(Interest::ERR), view.error != 0, "{view:?}");
         assert_eq!(on(Interest::HUP), no_more && no_send, "{view:?}");
@@ -38,7 +38,7 @@ fn conditions() {
 
 #[test]
 fn whoever_waits_is_told_of_the_end() {
-    for view in views().filter(|view| view.state == State::Closed) {
+    for view in views().filter(|view| view.state == TcpState::Closed) {
         assert!(ready(&view).contains(Interest::IN | Interest::OUT | Interest::HUP), "{view:?}");
     }
 }
@@ -49,12 +49,14 @@ fn errors() {
         assert_eq!(error_of(state, Cause::Program), 0);
         assert_eq!(error_of(state, Cause::Silence), libc::ETIMEDOUT);
         let expected = match state {
-            State::SynSent => libc::ECONNREFUSED,
-            State::CloseWait => libc::EPIPE,
-            State::Closed | State::Listen | State::LastAck | State::TimeWait => 0,
-            State::SynReceived | State::Established | State::FinWait1 | State::FinWait2 | State::Closing => {
-                libc::ECONNRESET
-            }
+            TcpState::SynSent => libc::ECONNREFUSED,
+            TcpState::CloseWait => libc::EPIPE,
+            TcpState::Closed | TcpState::LastAck | TcpState::TimeWait => 0,
+            TcpState::SynReceived
+            | TcpState::Established
+            | TcpState::FinWait1
+            | TcpState::FinWait2
+            | TcpState::Closing => libc::ECONNRESET,
         };
         assert_eq!(error_of(state, Cause::Segment), expected, "{state:?}");
     }
@@ -68,7 +70,7 @@ fn silence() {
     let user = |secs| Patience { keep: None, user: Some(Span::from_secs(secs)) };
     let both = |secs| Patience { keep: Some(keep), user: Some(Span::from_secs(secs)) };
     let secs = |state, orphan, data, of: Patience| silence_max(state, orphan, data, &of).map(|s| s.ns / 1_000_000_000);
-    for state in [State::Established, State::CloseWait, State::FinWait2] {
+    for state in [TcpState::Established, TcpState::CloseWait, TcpState::FinWait2] {
         assert_eq!(secs(state, false, false, none), None, "an idle connection lives for ever");
         assert_eq!(secs(state, false, true, none), Some(924));
         assert_eq!(secs(state, false, false, keeps), Some(16));
@@ -79,14 +81,14 @@ fn silence() {
         assert_eq!(secs(state, false, false, both(40)), Some(40));
         assert_eq!(secs(state, false, true, both(5)), Some(5));
     }
-    assert_eq!(secs(State::SynSent, false, false, none), Some(127));
-    assert_eq!(secs(State::SynSent, false, false, user(3)), Some(3));
-    assert_eq!(secs(State::SynReceived, false, false, none), Some(63));
-    for state in [State::FinWait1, State::FinWait2, State::Closing, State::LastAck] {
+    assert_eq!(secs(TcpState::SynSent, false, false, none), Some(127));
+    assert_eq!(secs(TcpState::SynSent, false, false, user(3)), Some(3));
+    assert_eq!(secs(TcpState::SynReceived, false, false, none), Some(63));
+    for state in [TcpState::FinWait1, TcpState::FinWait2, TcpState::Closing, TcpState::LastAck] {
         assert_eq!(secs(state, true, true, keeps), Some(60), "nobody is left who could end it");
         assert_eq!(secs(state, true, true, user(500)), Some(60));
     }
-    for state in [State::Closed, State::Listen, State::TimeWait] {
+    for state in [TcpState::Closed, TcpState::TimeWait] {
         assert_eq!(secs(state, true, true, both(5)), None);
     }
 }
@@ -99,11 +101,4 @@ fn silence_begins_with_the_later_of_word_and_question() {
     assert_eq!(silence_ends(at(5), Some(at(50)), limit), Deadline::at(at(150)));
     assert_eq!(silence_ends(at(70), Some(at(50)), limit), Deadline::at(at(170)));
     assert_eq!(silence_ends(at(70), Some(at(50)), None), Deadline::NEVER);
-}
-
-#[test]
-fn a_syn_ack_has_five_more_turns() {
-    let gaps: Vec<_> = (0..9).map_while(synack_after).map(|gap| gap.ns / 1_000_000_000).collect();
-    assert_eq!(gaps, [1, 2, 4, 8, 16]);
-    assert_eq!(synack_after(u32::MAX), None);
 }

@@ -1,0 +1,70 @@
+use super::*;
+
+const SEGMENT: u32 = 1000;
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Span::from_ms(ms)
+}
+
+#[test]
+fn room_grows_with_what_a_program_takes_in_a_round_trip() {
+    let rtt = Span::from_ms(20);
+    let start = Seq(u32::MAX - 7);
+    let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, start, at(0));
+    assert!(!space.took(at(10), start + 60_000, rtt, SEGMENT), "not a round trip yet");
+    assert!(!space.took(at(20), start + 10_000, Span::ZERO, SEGMENT), "no round trip is known");
+    assert!(space.took(at(20), start + 60_000, rtt, SEGMENT));
+    assert!(space.limit() >= 2 * 60_000, "{}", space.limit());
+    let before = space.limit();
+    assert!(!space.took(at(40), start + 70_000, rtt, SEGMENT), "it took less than before");
+    assert_eq!(space.limit(), before);
+    let mut taken = start + 70_000;
+    for round in 3..20 {
+        taken += space.limit();
+        space.took(at(round * 20), taken, rtt, SEGMENT);
+    }
+    assert_eq!(space.limit(), RECEIVE_MAX);
+}
+
+#[test]
+fn what_a_program_has_said_stays() {
+    let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, Seq(0), at(0));
+    space.fix(9000);
+    assert!(!space.took(at(100), Seq(100_000), Span::from_ms(1), SEGMENT));
+    assert_eq!(space.limit(), 9000);
+}
+
+#[test]
+fn the_edge_moves_by_segments_and_never_back() {
+    let (next, limit) = (Seq(u32::MAX - 99), 8000);
+    let edge = offer(next, next, 0, limit, SEGMENT);
+    assert_eq!(edge, next + limit);
+    // 5000 bytes came, and the program has taken some of them.
+    for (queued, moved) in [(5000, 0), (4500, 0), (4001, 0), (4000, 1000), (0, 5000)] {
+        assert_eq!(offer(next + 5000, edge, queued, limit, SEGMENT), edge + moved, "{queued}");
+    }
+    // Less room than was said.
+    assert_eq!(offer(next + 5000, edge, 5000, 100, SEGMENT), edge);
+    // Segments that are longer than half of the room.
+    assert_eq!(offer(next + 8000, edge, 4000, limit, 60_000), edge + 4000);
+}
+
+#[test]
+fn a_field_never_says_more_than_the_edge() {
+    for scale in 0..=14_u8 {
+        for window in [0, 1, 127, 128, 65_535, 65_536, 6 << 20] {
+            let said = u32::from(field(Seq(5), Seq(5) + window, scale)) << scale;
+            assert!(said <= window);
+        }
+    }
+    assert_eq!(field(Seq(9), Seq(5), 0), 0);
+    assert_eq!((scale_for(65_535), scale_for(65_536), scale_for(RECEIVE_MAX), scale_for(u32::MAX)), (0, 1, 7, 14));
+}
+
+#[test]
+fn twice_the_window_is_kept_for_sending() {
+    assert_eq!(send_limit(SEND_FIRST, 14_600), SEND_FIRST);
+    assert_eq!(send_limit(SEND_FIRST, 100_000), 200_000);
+    assert_eq!(send_limit(SEND_FIRST, 1 << 30), SEND_MAX);
+    assert_eq!(send_limit(SEND_MAX + 5, 9), SEND_MAX + 5);
+}
