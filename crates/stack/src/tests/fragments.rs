@@ -24,7 +24,7 @@ fn piece(whole: &[u8], id: u16, from: usize, to: usize) -> Vec<u8> {
     if v4 {
         frame[16..18].copy_from_slice(&((20 + to - from) as u16).to_be_bytes());
         frame[18..20].copy_from_slice(&id.to_be_bytes());
-        frame[20..22].copy_from_slice(&(from as u16 / 8 | (u16::from(more) << 13)).to_be_bytes());
+        frame[20..22].copy_from_slice(&((from as u16 / 8) | (u16::from(more) << 13)).to_be_bytes());
         frame[24..26].fill(0);
         let sum = Sum::ZERO.bytes(&frame[14..34]).field();
         frame[24..26].copy_from_slice(&sum);
