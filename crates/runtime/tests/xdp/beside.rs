@@ -282,18 +282,38 @@ fn segments_are_shortened_to_a_path_that_a_router_told_of() {
         let connect = || std::net::TcpStream::connect_timeout(&at(ours, 80), PATIENCE);
         let client = behind.netns.run(connect).expect("entered").expect("connected");
         let (accepted, _) = listener.accept().expect("accepted");
-        carries(&accepted, client);
+        carries(&accepted, &client);
         let bind = || std::net::TcpListener::bind(at(far, 81));
         let server = behind.netns.run(bind).expect("entered").expect("bound");
         let opened = TcpStream::connect(&xdp.ns, at(far, 81)).expect("connected");
-        carries(&opened, server.accept().expect("accepted").0);
+        carries(&opened, &server.accept().expect("accepted").0);
     }
     assert!(xdp.ns.counters().path_mtu_lowered >= 2);
     assert_eq!(xdp.ns.counters().tcp_faults, 0);
 }
 
+#[test]
+fn a_connection_goes_on_while_the_mtu_changes() {
+    let test = "a_connection_goes_on_while_the_mtu_changes";
+    let Some(pair) = veth(test, 1) else { return };
+    let Some(xdp) = Xdp::new(test, pair.left(), many(), &[LEFT, LEFT_V6]) else { return };
+    let listener = TcpListener::bind(&xdp.ns, at("::", 80)).expect("bound");
+    for ours in [LEFT, LEFT_V6] {
+        let connect = || std::net::TcpStream::connect_timeout(&at(ours, 80), PATIENCE);
+        let client = pair.right().netns().run(connect).expect("entered").expect("connected");
+        let (accepted, _) = listener.accept().expect("accepted");
+        for mtu in [1500, 1300, 1500, 1280] {
+            // The sender of what is on its way is not told, so both ends change while nothing is.
+            pair.left().set_mtu(mtu).expect("set");
+            pair.right().set_mtu(mtu).expect("set");
+            carries(&accepted, &client);
+        }
+    }
+    assert_eq!(xdp.ns.counters().tcp_faults, 0);
+}
+
 /// 100,000 bytes go each way.
-fn carries(ours: &TcpStream, mut theirs: std::net::TcpStream) {
+fn carries(ours: &TcpStream, mut theirs: &std::net::TcpStream) {
     let bytes = payload(100_000);
     ours.set_read_timeout(Some(PATIENCE)).expect("set");
     theirs.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -304,7 +324,7 @@ fn carries(ours: &TcpStream, mut theirs: std::net::TcpStream) {
         assert!(got == bytes);
     });
     std::thread::scope(|scope| {
-        scope.spawn(|| theirs.write_all(&bytes).expect("sent"));
+        scope.spawn(|| { theirs }.write_all(&bytes).expect("sent"));
         let mut got = vec![0; bytes.len()];
         (&*ours).read_exact(&mut got).expect("it came");
         assert!(got == bytes);

@@ -5,15 +5,15 @@
 //!
 //! Each frame is parsed once (`wire`). A datagram goes into the queue of its socket (`udp::deliver`); a segment waits for others of
 //! the poll (`ahead`) and goes to its connection; both may be merged with others of their flow before (`merge`); ARP, neighbour
-//! discovery and ICMP are rare (`slow`), and so are fragments (`fragments`). What is not delivered is counted (`lost`). `dry` is a pass without a packet.
+//! discovery and ICMP are rare (`slow`), and so are fragments (`rare`). What is not delivered is counted (`lost`). `dry` is a pass without a packet.
 
 mod ahead;
 mod dry;
-mod fragments;
 mod held;
 mod in_hand;
 mod lost;
 pub mod merge;
+mod rare;
 mod slow;
 
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,6 @@ use crate::udp::wishes::Needs;
 use crate::wire::{self, Datagram, Meta, Packet};
 use ahead::Waiting;
 pub use dry::DryRun;
-use in_hand::InHand;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use in_hand::injected;
 use lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
@@ -149,12 +148,7 @@ impl<'v> RxPass<'v> {
                     self.take_waiting();
                 }
             }
-            Ok(Packet::Fragment { at, end }) => self.take_fragment(frame, len, at, end),
-            Ok(packet) => {
-                let mut hand = InHand::new(frames, frame);
-                self.take_waiting();
-                slow::receive(&self.at, frames.data(hand.frame(), len as usize), &packet);
-            }
+            Ok(packet) => self.take_rare(frame, len, packet),
             Err(refused) => {
                 self.count_refused(frames.data(&frame, len as usize), &refused);
                 frames.give_back(frame);

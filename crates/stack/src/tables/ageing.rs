@@ -1,6 +1,7 @@
 //! The thread that carries out how long neighbours are believed ([`napier_core::neighbour`]).
 //!
-//! It sleeps until something ends, or a question has to be asked again (`neighbour/pending`): for ever where all neighbours are
+//! It sleeps until something ends, or a question has to be asked again (`neighbour/pending`), or the rest of a packet has
+//! not come (`reassembly`): for ever where all neighbours are
 //! permanent or stale. What it changes it changes in one go, so
 //! that many neighbours cost one copy of the table.
 
@@ -101,7 +102,10 @@ impl AgeingThread {
         loop {
             self.alarm.begin();
             let ends = match ns.upgrade() {
-                Some(ns) => ns.snapshot.load().neighbours.ends().earliest(self.questions()),
+                Some(ns) => {
+                    let neighbours = ns.snapshot.load().neighbours.ends();
+                    neighbours.earliest(self.questions()).earliest(ns.reassembly.ends())
+                }
                 None => return,
             };
             let at = ends.instant().map(|at| at.max(not_before));
@@ -118,6 +122,7 @@ impl AgeingThread {
                 continue;
             }
             not_before = now + GAP;
+            ns.reassembly.age(&ns.counters, now);
             if let Some(mut writing) = ns.lock_or_leave(|| Note::Age) {
                 writing.age(now);
             }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use napier_core::fragments::{BYTES_MAX, cuts};
 use smoltcp::phy::{Checksum, ChecksumCapabilities};
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, Icmpv6Packet,
@@ -12,8 +13,9 @@ use super::neighbour::Key;
 use super::{Interface, Tables};
 use crate::counters::Counter;
 use crate::device::{MTU, PacketClass};
-use crate::wire::ETH_LEN;
 use crate::wire::addr::Addr;
+use crate::wire::fragment::{HEADER_LEN_V6, head_len, write};
+use crate::wire::{ETH_LEN, ETHERTYPE_IPV4, IPV4_LEN, IPV6_LEN};
 
 /// RFC 4861 section 7.1: anything else has passed a router and is not about this link.
 pub(crate) const ND_HOP_LIMIT: u8 = 255;
@@ -104,7 +106,8 @@ pub(crate) fn emit_v6(
     })
 }
 
-/// Builds and transmits one frame; true if it went out. `body` gets exactly `len` zeroed bytes.
+/// Builds and transmits one frame, or the fragments of a packet that is too long for one; true if it went out. `body` gets exactly
+/// `len` zeroed bytes.
 pub(crate) fn emit(
     ns: &Tables,
     interface: &Interface,
@@ -113,11 +116,13 @@ pub(crate) fn emit(
     len: usize,
     body: impl Fn(&mut [u8]),
 ) -> bool {
-    if len > interface.mtu.min(MTU as usize) {
-        ns.counters.count(Counter::ReplyTxDrops);
-        return false;
-    }
     let header = EthernetRepr { src_addr: EthernetAddress(interface.mac), dst_addr: to, ethertype };
+    if len > interface.mtu.min(MTU as usize) {
+        let mut whole = vec![0; ETH_LEN + len];
+        header.emit(&mut EthernetFrame::new_unchecked(&mut whole[..]));
+        body(&mut whole[ETH_LEN..]);
+        return emit_pieces(ns, interface, &whole);
+    }
     // Built before a slot is claimed: should it panic, no slot is lost.
     let mut frame = [0; ETH_LEN + MTU as usize];
     let frame = &mut frame[..ETH_LEN + len];
@@ -131,6 +136,30 @@ pub(crate) fn emit(
         ns.counters.count(Counter::ReplyTxDrops);
     }
     sent.is_ok()
+}
+
+/// Transmits a packet that is too long for one frame.
+#[cold]
+fn emit_pieces(ns: &Tables, interface: &Interface, whole: &[u8]) -> bool {
+    let (head, room, dst) = match *whole[12..].first_chunk().expect("an Ethernet header") {
+        ETHERTYPE_IPV4 => (IPV4_LEN, IPV4_LEN, whole[30..].first_chunk().map(|dst| Addr::v4(*dst))),
+        _ => (IPV6_LEN, IPV6_LEN + HEADER_LEN_V6, whole[38..].first_chunk().map(|dst| Addr::v6(*dst))),
+    };
+    let room = interface.mtu.min(MTU as usize).saturating_sub(room);
+    let bytes = u32::try_from(whole.len() - ETH_LEN - head).unwrap_or(u32::MAX);
+    let class = PacketClass::of_flow(0);
+    let id = ns.ident(dst.expect("an IP header"));
+    let front = head_len(head == IPV4_LEN);
+    let sent = bytes <= BYTES_MAX && room >= 8 && {
+        cuts(bytes, room as u32).all(|piece| {
+            let len = front + piece.len as usize;
+            interface.egress.transmit(&class, len, &mut |slot| write(slot, whole, piece, id)).is_ok()
+        })
+    };
+    if !sent {
+        ns.counters.count(Counter::ReplyTxDrops);
+    }
+    sent
 }
 
 /// Checksums are verified here (with a counter of their own) and computed by smoltcp.

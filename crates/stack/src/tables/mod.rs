@@ -209,6 +209,7 @@ impl Devices {
 
     #[inline]
     pub(crate) fn is_local(&self, addr: Addr) -> bool {
-        self.locals.contains(&addr)
+        // Not `contains`, which is a call of its own for each packet.
+        self.locals.iter().any(|local| *local == addr)
     }
 }

@@ -11,14 +11,15 @@
 //! |---|---|---|
 //! | bytes of packets that are not whole | [`HELD_BYTES_MAX`] | the oldest packet is given up |
 //! | fragments left to one thread | [`LEFT_BYTES_MAX`] | lost, and the packet with them |
-//! | time | [`expires_after`] | given up when the next fragment comes |
+//! | time | [`expires_after`] | given up, by the thread that makes neighbours old (`ageing`) or with the next fragment |
 //! | whole packets that no program has read | [`SMALL`], [`LARGE`] | lost |
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use napier_core::fragments::{Assembly, Brought, HELD_BYTES_MAX, expires_after};
-use napier_core::time::Instant;
+use napier_core::time::{Deadline, Instant};
 use napier_ring::{ArenaConfig, Frame, FramePool, FrameTable, Mapping, Owned, Release};
 
 use crate::counters::{Counter, Counters};
@@ -33,7 +34,11 @@ const LEFT_BYTES_MAX: u64 = 256 << 10;
 const OVERHEAD_BYTES: usize = 576;
 
 /// The packets that are not whole of one name space.
-pub(crate) struct Reassembly(Owned<Open, Left>);
+pub(crate) struct Reassembly {
+    open: Owned<Open, Left>,
+    /// When something may have waited too long, in ns; `u64::MAX`: never. Not later than that.
+    ends: AtomicU64,
+}
 
 /// A fragment out of its frame.
 struct Left {
@@ -58,7 +63,8 @@ impl Left {
 #[derive(Default)]
 struct Open {
     packets: HashMap<PacketKey, Waiting>,
-    by_age: BTreeMap<u64, PacketKey>,
+    /// Of each family, IPv4 first, by the order in which they were begun.
+    by_age: [BTreeMap<u64, PacketKey>; 2],
     last_age: u64,
     /// Charged for all.
     bytes: usize,
@@ -96,7 +102,26 @@ const fn names(v4: bool) -> Names {
 
 impl Reassembly {
     pub(super) fn new() -> Self {
-        Self(Owned::new(Open::default()))
+        Self { open: Owned::new(Open::default()), ends: AtomicU64::new(u64::MAX) }
+    }
+
+    /// When [`age`](Self::age) may have something to do.
+    pub(crate) fn ends(&self) -> Deadline {
+        // Relaxed: a hint; the alarm publishes it.
+        Deadline::at(Instant { ns: self.ends.load(Ordering::Relaxed) })
+    }
+
+    /// Time has passed: gives up what has waited too long. Where a thread is at it, that sees to it.
+    pub(crate) fn age(&self, counters: &Counters, now: Instant) {
+        if let Some(mut open) = self.open.try_own() {
+            open.expire(counters, now);
+            self.note(&open);
+            // What is left meanwhile lies there until the next fragment: this thread could not deliver it.
+        }
+    }
+
+    fn note(&self, open: &Open) {
+        self.ends.store(open.ends().instant().map_or(u64::MAX, |at| at.ns), Ordering::Relaxed);
     }
 
     /// Takes a fragment of a frame, and gives what is whole by it, or by what others have left: frames and the lengths of
@@ -120,7 +145,7 @@ impl Reassembly {
             now,
         };
         let weight = left.charge() as u64;
-        let mut owner = match self.0.post_weighed(left, weight, LEFT_BYTES_MAX) {
+        let mut owner = match self.open.post_weighed(left, weight, LEFT_BYTES_MAX) {
             Ok(Some(owner)) => owner,
             Ok(None) => return whole,
             Err(_) => {
@@ -134,6 +159,7 @@ impl Reassembly {
                 done += left.charge() as u64;
                 whole.extend(owner.take(frames, counters, left));
             }
+            self.note(&owner);
             match owner.release(std::mem::take(&mut done)) {
                 Release::Noted(again) => owner = again,
                 Release::Freed { .. } => return whole,
@@ -144,7 +170,7 @@ impl Reassembly {
     /// Packets that are not whole, and what is charged for them.
     #[cfg(test)]
     pub(crate) fn held(&self) -> (usize, usize) {
-        let open = self.0.try_own().expect("no other thread is at it");
+        let open = self.open.try_own().expect("no other thread is at it");
         (open.packets.len(), open.bytes)
     }
 }
@@ -166,7 +192,7 @@ impl Open {
         }
         let open = self.packets.entry(key).or_insert_with(|| {
             self.last_age += 1;
-            self.by_age.insert(self.last_age, key);
+            self.by_age[usize::from(!v4)].insert(self.last_age, key);
             Waiting { age: self.last_age, since: left.now, ..Waiting::default() }
         });
         match open.add(left) {
@@ -175,9 +201,8 @@ impl Open {
                 open.charged += charge;
                 self.bytes += charge;
                 while self.bytes > HELD_BYTES_MAX
-                    && let Some((_, oldest)) = self.by_age.first_key_value()
+                    && let Some(oldest) = self.oldest()
                 {
-                    let oldest = *oldest;
                     self.close(oldest);
                     counters.count(names(oldest.src.is_v4()).fails);
                 }
@@ -197,21 +222,35 @@ impl Open {
 
     fn close(&mut self, key: PacketKey) -> Option<Waiting> {
         let waiting = self.packets.remove(&key)?;
-        self.by_age.remove(&waiting.age);
+        self.by_age[usize::from(!key.src.is_v4())].remove(&waiting.age);
         self.bytes -= waiting.charged;
         Some(waiting)
     }
 
-    /// Gives up what has waited too long. IPv6 waits longer, so some of what is older than the first that is not due may be.
+    fn oldest(&self) -> Option<PacketKey> {
+        let first = self.by_age.iter().filter_map(|ages| ages.first_key_value());
+        first.min_by_key(|(age, _)| **age).map(|(_, key)| *key)
+    }
+
+    /// When the first of a family has waited too long, and which it is.
+    fn first_end(&self, family: usize) -> Option<(Instant, PacketKey)> {
+        let (_, key) = self.by_age[family].first_key_value()?;
+        Some((self.packets[key].since + expires_after(family == 0), *key))
+    }
+
+    fn ends(&self) -> Deadline {
+        let at = |family| self.first_end(family).map_or(Deadline::NEVER, |(at, _)| Deadline::at(at));
+        at(0).earliest(at(1))
+    }
+
+    /// Gives up what has waited too long.
     fn expire(&mut self, counters: &Counters, now: Instant) {
-        let due = |key: &PacketKey| now >= self.packets[key].since + expires_after(key.src.is_v4());
-        let young = |key: &PacketKey| now < self.packets[key].since + expires_after(true);
-        let oldest = self.by_age.values().take_while(|key| !young(key));
-        let expired: Vec<_> = oldest.filter(|key| due(key)).copied().collect();
-        for key in expired {
-            self.close(key);
-            counters.count(names(key.src.is_v4()).timeout);
-            counters.count(names(key.src.is_v4()).fails);
+        for family in [0, 1] {
+            while let Some((_, key)) = self.first_end(family).filter(|(at, _)| now >= *at) {
+                self.close(key);
+                counters.count(names(family == 0).timeout);
+                counters.count(names(family == 0).fails);
+            }
         }
     }
 

@@ -164,6 +164,10 @@ fn what_is_not_whole_in_time_is_given_up() {
     let _ = take(V6, 0, 1480, now);
     assert_eq!(take(V6, 1480, 2008, now + expires_after(false)).len(), 0);
     assert_eq!(rig.ns.counters().ip6_reasm_timeout, 1);
+    // The thread of the neighbours sees to it where no fragment comes any more.
+    assert_eq!(tables.reassembly.held().0, 1);
+    tables.reassembly.age(&tables.counters, now + expires_after(false) + expires_after(false));
+    assert_eq!((tables.reassembly.held(), rig.ns.counters().ip6_reasm_timeout), ((0, 0), 2));
     rig.assert_home(0);
 }
 
@@ -226,6 +230,37 @@ fn an_echo_in_pieces_is_answered() {
     let packet = Ipv4Packet::new_checked(&answer[14..]).unwrap();
     assert!(Icmpv4Packet::new_checked(packet.payload()).unwrap().verify_checksum());
     assert_eq!(answer.len(), 34 + 8 + 500);
+}
+
+#[test]
+fn an_echo_that_is_too_long_for_a_packet_is_answered_in_pieces() {
+    let mut rig = Rig::new();
+    for (peer, own, protocol, at_, request, answer) in
+        [("10.0.0.2:8", "10.0.0.1:0", 23, 34, 8, 0), ("[fd00::2]:8", "[fd00::1]:0", 20, 54, 128, 129)]
+    {
+        let mut frame = udp(peer, own, &payload(3000));
+        frame[protocol] = if at_ == 34 { 1 } else { 58 };
+        frame[at_..at_ + 8].copy_from_slice(&[request, 0, 0, 0, 0, 1, 0, 1]);
+        let len = (frame.len() - at_) as u16;
+        let begin = if at_ == 34 { Sum::ZERO } else { Sum::ZERO.bytes(&frame[22..54]).number(58).number(len) };
+        let sum = begin.bytes(&frame[at_..]).field();
+        frame[at_ + 2..at_ + 4].copy_from_slice(&sum);
+        pieces(&frame, 7, 1200).iter().for_each(|frame| rig.inject(frame));
+        let sent = rig.sent();
+        assert_eq!(sent.len(), 3, "{peer}");
+        let tables = rig.ns.tables();
+        let mut whole = Vec::new();
+        for frame in &sent {
+            let fragment = Fragment::read(frame, at_, frame.len(), IFINDEX).unwrap();
+            whole.extend(tables.reassembly.take(&rig.host.frames, &tables.counters, (frame, fragment), Clock.now()));
+        }
+        let (whole, len) = whole.pop().expect("they fit together");
+        let bytes = rig.host.frames.data(&whole, len as usize);
+        assert_eq!((bytes.len(), bytes[at_]), (at_ + 8 + 3000, answer));
+        assert!(bytes[at_ + 8..] == payload(3000)[..]);
+        rig.host.frames.give_back(whole);
+    }
+    rig.assert_home(0);
 }
 
 #[test]

@@ -279,19 +279,19 @@ pub(crate) struct Control {
 
 /// What a frame in a receive queue says about itself, in its meta word, so that reading it needs no second parse.
 ///
-/// bits 0..15 payload offset, 15 the frame begins with when it came, 16..32 payload length, 32..47 truesize in 64-byte units, 47
+/// bits 0..16 payload offset, 16..32 payload length, 32..46 truesize in 64-byte units, 46 the frame begins with when it came, 47
 /// another datagram of the same merged one follows, 48 IPv6, 49..64 ifindex (0 if it does not fit).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(u64);
 
 const TRUESIZE_UNIT: usize = 64;
-const TRUESIZE_UNITS_MAX: u64 = (1 << 15) - 1;
+const TRUESIZE_UNITS_MAX: u64 = (1 << 14) - 1;
 
 impl Meta {
     const MORE: u64 = 1 << 47;
-    const STAMPED: u64 = 1 << 15;
+    const STAMPED: u64 = 1 << 46;
 
-    /// `truesize`: bytes that the frame occupies, rounded up to 64 and cut at 2 MiB.
+    /// `truesize`: bytes that the frame occupies, rounded up to 64 and cut at 1 MiB.
     #[inline]
     pub(crate) fn new(d: &Datagram, truesize: usize, ifindex: u32) -> Self {
         let units = (truesize.div_ceil(TRUESIZE_UNIT) as u64).min(TRUESIZE_UNITS_MAX);
@@ -315,7 +315,7 @@ impl Meta {
     }
 
     pub(crate) fn payload(self) -> std::ops::Range<usize> {
-        let at = (self.0 & 0x7fff) as usize;
+        let at = (self.0 & 0xffff) as usize;
         at..at + (self.0 >> 16 & 0xffff) as usize
     }
 

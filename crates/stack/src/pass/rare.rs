@@ -1,18 +1,30 @@
-//! Fragments: what they make whole goes the way of every other packet.
+//! What is rare: fragments, and what `slow` takes. What fragments make whole goes the way of every other packet.
 
 use napier_ring::Frame;
 
 use crate::counters::Counter;
-use crate::pass::RxPass;
 use crate::pass::in_hand::InHand;
+use crate::pass::{RxPass, slow};
 use crate::tables::Ingress;
+use crate::wire::Packet;
 use crate::wire::fragment::Fragment;
 
 impl RxPass<'_> {
-    /// Takes a piece of a packet, in these bytes of its frame.
+    /// What is rare: a piece of a packet, or neither datagram nor segment.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_fragment(&mut self, frame: Frame, len: u32, at: usize, end: usize) {
+    pub(super) fn take_rare(&mut self, frame: Frame, len: u32, packet: Packet) {
+        if let Packet::Fragment { at, end } = packet {
+            return self.take_fragment(frame, len, at, end);
+        }
+        let frames = &*self.at.tables.frames;
+        let mut hand = InHand::new(frames, frame);
+        self.take_waiting();
+        slow::receive(&self.at, frames.data(hand.frame(), len as usize), &packet);
+    }
+
+    /// Takes a piece of a packet, in these bytes of its frame.
+    fn take_fragment(&mut self, frame: Frame, len: u32, at: usize, end: usize) {
         let Ingress { tables, devices, interface, .. } = self.at;
         let now = self.now();
         let frames = &tables.frames;
@@ -36,6 +48,7 @@ impl RxPass<'_> {
         }
         let whole = tables.reassembly.take(frames, counters, (bytes, fragment), now);
         drop(hand);
+        tables.ageing.ask(tables.reassembly.ends());
         if whole.is_empty() {
             // The one that makes a packet whole is counted with it.
             counters.count(receives);
