@@ -1,6 +1,7 @@
 //! Questions about a published table, put to the adviser's own rule: whether what it says is so in the table.
 //!
-//! How far predictions are off at a load is taken from the other loads alone, so that no answer knows the rows that judge it.
+//! How far predictions are off is taken from all loads, as the machine's file has it, or for each load from the others alone, so that no
+//! answer knows the rows that judge it.
 
 use napier_lab::advise::{Goal, Predicted, Verdict, choose};
 use napier_lab::loads::Load;
@@ -88,14 +89,14 @@ fn goals() -> Vec<Goal> {
     p99.into_iter().chain(cpu).chain(both).collect()
 }
 
-/// Puts the questions at each rate of a plan; `None`: nothing was published to judge by.
+/// Puts the questions at each rate of a plan; `None`: nothing was published to judge by. `held_back`: with errors of the other loads alone.
 #[must_use]
-pub fn questions(plan: &Plan, cells: &[PlanCell]) -> Option<Questions> {
+pub fn questions(plan: &Plan, cells: &[PlanCell], held_back: bool) -> Option<Questions> {
     let mut all = Questions::default();
     for PlanLoad { load, .. } in &plan.loads {
         let Load::Rps(rate_rps) = *load else { continue };
-        let is_judged = |cell: &&PlanCell| !pairs(plan, cell).is_empty();
-        let others: Vec<&PlanCell> = cells.iter().filter(|cell| cell.load.load != *load).filter(is_judged).collect();
+        let knows = |cell: &&PlanCell| !pairs(plan, cell).is_empty() && !(held_back && cell.load.load == *load);
+        let others: Vec<&PlanCell> = cells.iter().filter(knows).collect();
         let known = known(plan, &others);
         let here = cells.iter().filter(|cell| cell.load.load == *load);
         let rows: Vec<JudgedRow> = here.filter_map(|cell| JudgedRow::of(plan, cell, rate_rps, &known)).collect();

@@ -169,15 +169,7 @@ fn of_server(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) 
             "order of the modes at {load}: by p99 {p99:.2}, by CPU {cpu:.2}, by cycles per query {cycles:.2} (Kendall's tau)"
         )?;
     }
-    if let Some(Questions { asked, kept, none, near, broken, missed }) = questions(plan, cells) {
-        writeln!(
-            text,
-            "{asked} questions for a mode at these loads, by the rule of `napier advise`, with errors of the other loads alone: right {} (a mode\n\
-             that does it {kept}, none does {none}), too near to call {near}, wrong {} (a mode that does not {broken}, one does {missed})",
-            kept + none,
-            broken + missed
-        )?;
-    }
+    of_questions(text, plan, cells)?;
     let lines = server.known.lines();
     if !lines.is_empty() {
         writeln!(
@@ -188,6 +180,22 @@ fn of_server(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) 
     }
     for line in lines {
         writeln!(text, "  {line}")?;
+    }
+    Ok(())
+}
+
+fn of_questions(text: &mut String, plan: &Plan, cells: &[PlanCell]) -> fmt::Result {
+    for (held_back, of) in [(false, "all loads"), (true, "the other loads alone")] {
+        let Some(Questions { asked, kept, none, near, broken, missed }) = questions(plan, cells, held_back) else {
+            return Ok(());
+        };
+        writeln!(
+            text,
+            "{asked} questions for a mode at these loads, by the rule of `napier advise` with errors of {of}: right {} (a mode that does\n\
+             it {kept}, none does {none}), too near to call {near}, wrong {} (a mode that does not {broken}, none where one does {missed})",
+            kept + none,
+            broken + missed
+        )?;
     }
     Ok(())
 }

@@ -34,12 +34,19 @@ fn of_a_server() {
         (wrong("epyc-7662-cx5", "cray"), "there is no machine \"cray\""),
         (
             refused("op = { ns = 15", "op = { ns = -15"),
-            "machine.toml:9: cost.op.ns: found the number -15; expected a whole number",
+            "machine.toml:11: cost.op.ns: found the number -15; expected a whole number",
         ),
         (refused("op = { ns = 15", "op = { us = 15"), "unknown key \"us\"; expected ns"),
         (refused("op = { ns = 15,", "op = {"), "a figure has one unit: ns, pct, per-100k, count or mbit-s"),
         (refused("poll-empty = { ns = 700", "poll-empty = { ns = 0"), "poll-empty and spin-pause are at least 1 ns"),
-        (refused("rows = [\"base\"], why = \"entry", "why = \"entry"), "what is fitted names the rows"),
+        (
+            refused("rows = [\"base\"], hardly-determined = true, why = \"entry", "why = \"entry"),
+            "what is fitted names the rows",
+        ),
+        (
+            refused("op = { ns = 15, origin", "op = { ns = 15, hardly-determined = true, origin"),
+            "only what was fitted may be hardly determined",
+        ),
         (refused("syscall", "sysca11"), "unknown figure; expected one of op, hard-irq"),
         (refused("step-share-per-100k", "step-share-per-million"), "unknown figure; expected one of to-server"),
         (refused("clock-mhz = 3300", "clock-mhz = \"fast\""), "machine.toml:3: clock-mhz"),
