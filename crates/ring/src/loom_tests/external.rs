@@ -122,7 +122,7 @@ fn news_while_a_wait_polls() {
 
 /// Two waits find nothing, as news comes: one drains, and the other must not take what is written for old.
 fn news_while_two_arm() {
-    super::model_preempted(2, || {
+    super::model_preempted(1, || {
         let world = World::new(External::Open);
         let [teller, other] = [world.clone(), world.clone()];
         let teller = thread::spawn(move || teller.publish());
