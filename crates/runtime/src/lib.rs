@@ -130,8 +130,8 @@ pub mod metric {
 pub mod socket {
     pub use napier_stack::{
         CongestionControl, DeviceError, GatewayError, MergedDatagram, MtuDiscovery, NeighbourError, NetNs, OptionError,
-        RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters, TcpInfo, TcpListener, TcpListenerBuilder,
-        TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
+        RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters, TcpInfo, TcpListener,
+        TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
     };
 }
 

@@ -2,7 +2,8 @@
 //!
 //! | what came | the acknowledgement |
 //! |---|---|
-//! | something out of order, twice, or that fills a hole | at once (RFC 5681 section 4.2) |
+//! | something out of order, or that fills a hole | at once (RFC 5681 section 4.2), and so are the next [`QUICK`] full segments: a window that was halved is small |
+//! | something twice | at once |
 //! | a second full segment since the last one | at once (RFC 9293: at least every second) |
 //! | a full segment, one of the first [`QUICK`] | at once: the sender's window is small, and it waits for each. Source: `tcp_enter_quickack_mode` |
 //! | FIN | at once |
@@ -50,6 +51,12 @@ impl Acks {
     #[inline]
     pub fn at_once(&mut self) {
         self.now = true;
+    }
+
+    /// Something came behind a hole, or filled one.
+    #[inline]
+    pub fn out_of_order(&mut self) {
+        (self.now, self.quick) = (true, QUICK);
     }
 
     /// An acknowledgement leaves.

@@ -33,6 +33,19 @@ fn full_segments_at_the_beginning_do_not_wait_and_later_every_second() {
 }
 
 #[test]
+fn after_a_hole_full_segments_do_not_wait() {
+    let mut acks = Acks { quick: 0, ..Acks::default() };
+    acks.out_of_order();
+    assert!(acks.is_due(now(0)));
+    acks.told();
+    acks.came(now(0), SEGMENT, SEGMENT, SEGMENT);
+    assert!(acks.is_due(now(0)));
+    acks.told();
+    acks.came(now(0), 10, 10, SEGMENT);
+    assert!(!acks.is_due(now(0)));
+}
+
+#[test]
 fn what_is_at_once_is() {
     let mut acks = Acks::default();
     acks.at_once();

@@ -60,7 +60,12 @@ impl Limits {
         Ok(())
     }
 
-    /// Each of the two buffers of a connection in the engine, in bytes: all of them together take at most half of the
+    /// How far each buffer of a connection in the engine grows where a long path needs it, in bytes.
+    pub(super) fn grown_bytes(&self) -> usize {
+        (self.memory_bytes / 16).max(self.buffer_bytes())
+    }
+
+    /// Each of the two buffers of a connection in the engine, in bytes, as they are counted: all of them together take at most half of the
     /// memory, as long as that leaves each enough to be of use.
     pub(super) fn buffer_bytes(&self) -> usize {
         (self.memory_bytes / 4 / self.connections).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)

@@ -105,6 +105,20 @@ macro_rules! settings {
             self
         }
 
+        /// How far the receive buffer of a connection grows by itself, in bytes (default 6 MiB; 2304 bytes to 6 MiB).
+        #[must_use]
+        pub fn rcvbuf_max(mut self, bytes: usize) -> Self {
+            self.$($path).+.buffers.receive = $crate::tcp::machine::Room::RECEIVE.up_to(bytes);
+            self
+        }
+
+        /// As [`rcvbuf_max`](Self::rcvbuf_max), for the send buffer (default 4 MiB, and no more).
+        #[must_use]
+        pub fn sndbuf_max(mut self, bytes: usize) -> Self {
+            self.$($path).+.buffers.send = $crate::tcp::machine::Room::SEND.up_to(bytes);
+            self
+        }
+
         /// Which congestion control a connection has (`TCP_CONGESTION`; default
         /// [`CongestionControl::Cubic`](crate::CongestionControl::Cubic), but none over a link within one process).
         #[must_use]

@@ -82,6 +82,9 @@ pub(in crate::tcp) enum TcpState {
     TimeWait,
 }
 
+/// Least room of a buffer. Source: `SOCK_MIN_RCVBUF`.
+const ROOM_MIN: usize = 2304;
+
 /// What a program has said of a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::tcp) struct Room {
@@ -93,6 +96,12 @@ pub(in crate::tcp) struct Room {
 impl Room {
     pub(in crate::tcp) const RECEIVE: Self = Self { first: RECEIVE_FIRST, max: RECEIVE_MAX };
     pub(in crate::tcp) const SEND: Self = Self { first: SEND_FIRST, max: SEND_MAX };
+
+    /// It grows no further than this.
+    pub(in crate::tcp) fn up_to(self, bytes: usize) -> Self {
+        let max = bytes.clamp(ROOM_MIN, self.max as usize) as u32;
+        Self { first: self.first.min(max), max }
+    }
 
     pub(in crate::tcp) const fn fixed(bytes: u32) -> Self {
         Self { first: bytes, max: bytes }

@@ -173,7 +173,7 @@ impl Receiver {
         let len = payload.len() as u32;
         if start != self.next {
             // Behind a hole (RFC 5681 section 4.2).
-            self.acks.at_once();
+            self.acks.out_of_order();
             if self.ranges.insert(SackBlock { start, end: start + len }) {
                 let at = self.queue.len() + (start - self.next) as usize;
                 self.queue.write(at, payload);
@@ -186,7 +186,7 @@ impl Receiver {
         self.queue.extend((next - self.next) as usize);
         self.next = next;
         if hole {
-            return self.acks.at_once();
+            return self.acks.out_of_order();
         }
         // What is pushed may be the whole of a question, but if it is as long as a segment can be.
         let longest = len + OPTIONS_MAX >= self.asked;

@@ -80,7 +80,7 @@ impl Sender {
         } else {
             self.count_repeats(repeats, advances, pipe, &mut brought);
         }
-        self.tail_is_answered(answer, repeats);
+        self.tail_is_answered(answer, advances, repeats);
         self.grow(now, limited, advances, self.sent.lost() > lost, &brought);
         if advances {
             self.restart(now);
@@ -240,18 +240,20 @@ impl Sender {
         }
     }
 
-    /// RFC 8985 section 7.4.2.
-    fn tail_is_answered(&mut self, answer: &Acknowledgement<'_>, repeats: bool) {
-        let Some(tail) = self.tail.filter(|tail| !answer.ack.is_before(tail.end)) else { return };
+    /// RFC 8985 section 7.4.2. A probe with new data has nothing to tell, and the next may leave as soon as anything is heard.
+    fn tail_is_answered(&mut self, answer: &Acknowledgement<'_>, advances: bool, repeats: bool) {
+        let Some(tail) = self.tail else { return };
         if !tail.again {
-            self.tail = None;
+            if advances {
+                self.tail = None;
+            }
         } else if answer.ack.is_after(tail.end) {
             // The segment was lost and the probe has repaired it, which nothing else will tell.
             self.tail = None;
             if self.recovery.phase() == Phase::Open {
                 self.recovery.probe_repaired(&mut self.congestion);
             }
-        } else if repeats && answer.blocks.is_empty() {
+        } else if answer.ack == tail.end && repeats && answer.blocks.is_empty() {
             self.tail = None;
         }
     }

@@ -62,3 +62,28 @@ fn losses_cost_what_the_formula_says() {
         assert!(mean > most / 2.0, "{loss} of 1000, {rtt_ms} ms: {mean:.0} of {most:.0} bytes a second");
     }
 }
+
+/// How long single messages of 300 KB take.
+#[test]
+#[ignore = "a table to look at"]
+fn messages() {
+    println!("loss  rtt us  ms: median, mean, 90 %, most; seeds of the slowest");
+    for (loss, delay_us) in [(0, 50), (10, 50), (20, 50), (50, 50), (10, 10_000)] {
+        let delay = Span::from_us(delay_us);
+        let path = PathConfig { delay, loss, rate: RATE, queue: 1 << 20, ..PathConfig::default() };
+        let bytes = 300_000;
+        let mut took: Vec<(f64, u64)> =
+            (0..200).map(|seed| (bytes as f64 / goodput(seed, bytes, path) * 1e3, seed)).collect();
+        took.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mean = took.iter().map(|(ms, _)| ms).sum::<f64>() / took.len() as f64;
+        let slowest: Vec<u64> = took.iter().rev().take(4).map(|(_, seed)| *seed).collect();
+        println!(
+            "{:>3} % {:>6} {:>8.2} {mean:>8.2} {:>8.2} {:>8.2}  {slowest:?}",
+            loss / 10,
+            2 * delay_us,
+            took[100].0,
+            took[180].0,
+            took[199].0
+        );
+    }
+}
