@@ -1,6 +1,7 @@
 mod ageing;
 mod answers;
 mod control;
+mod cuts;
 mod dry;
 mod dual;
 mod faults;

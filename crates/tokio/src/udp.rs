@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-use napier_runtime::socket::{self, MergedDatagram, NetNs};
+use napier_runtime::socket::{self, MergedDatagram, NetNs, RecvMeta, SendMeta};
 use tokio::io::ReadBuf;
 
 use crate::reactor::{Direction, Reactor};
@@ -53,6 +53,14 @@ impl UdpSocket {
         Poll::Ready(Ok(from))
     }
 
+    /// Receives one datagram, and all that there is to tell of it.
+    ///
+    /// # Errors
+    /// As [`socket::UdpSocket::recv_msg`].
+    pub async fn recv_msg(&self, buffer: &mut [u8]) -> io::Result<RecvMeta> {
+        self.watched.wait(Direction::Read, |socket| socket.recv_msg(buffer)).await
+    }
+
     /// Receives what was merged of one sender, if the socket has `UDP_GRO`.
     ///
     /// # Errors
@@ -75,6 +83,14 @@ impl UdpSocket {
     /// As there.
     pub fn poll_send_to(&self, cx: &mut Context<'_>, payload: &[u8], to: SocketAddr) -> Poll<io::Result<usize>> {
         self.watched.poll(cx, Direction::Write, |socket| socket.send_to(payload, to))
+    }
+
+    /// Sends one datagram as `meta` says.
+    ///
+    /// # Errors
+    /// As [`socket::UdpSocket::send_msg`], but that it waits for room.
+    pub async fn send_msg(&self, payload: &[u8], meta: &SendMeta) -> io::Result<usize> {
+        self.watched.wait(Direction::Write, |socket| socket.send_msg(payload, meta)).await
     }
 
     /// Has a peer from now on.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::EpollParamsRequest;
+use napier_runtime::socket::SendMeta;
 use napier_tokio::{BUSY_POLL_USECS_MAX, Reactor, TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::{Builder, Runtime};
@@ -109,8 +110,10 @@ fn datagrams() {
             let echo = tokio::spawn(async move {
                 let mut buffer = [0; 2048];
                 loop {
-                    let (bytes, from) = answers.recv_from(&mut buffer).await.unwrap();
-                    answers.send_to(&buffer[..bytes], from).await.unwrap();
+                    let meta = answers.recv_msg(&mut buffer).await.unwrap();
+                    assert!(!meta.is_truncated() && meta.dst_ip == at(9).ip());
+                    let back = SendMeta::to(meta.from).src_ip(meta.dst_ip);
+                    answers.send_msg(&buffer[..meta.len], &back).await.unwrap();
                 }
             });
             let asks = UdpSocket::bind(&reactor, client.netns(), ([0, 0, 0, 0], 0).into()).unwrap();

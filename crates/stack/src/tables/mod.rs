@@ -208,8 +208,8 @@ impl Devices {
     }
 
     #[inline]
+    #[expect(clippy::manual_contains, reason = "it is a call of its own for each packet")]
     pub(crate) fn is_local(&self, addr: Addr) -> bool {
-        // Not `contains`, which is a call of its own for each packet.
         self.locals.iter().any(|local| *local == addr)
     }
 }
