@@ -24,7 +24,7 @@
 //! told by what it does there itself costs no call: it has taken its announcement off the bell as soon as it is awake.
 //!
 //! # A sleeper outside
-//! A program may sleep on a descriptor that stands for the parker ([`Parker::descriptor`], [`napier_core::waking::external`]). It
+//! A program may sleep on a descriptor that stands for the parker (`Parker::descriptor`, [`napier_core::waking::external`]). It
 //! counts as a sleeper while it is armed, and is called beside the one of the others that is.
 //!
 //! # A waker that polls
