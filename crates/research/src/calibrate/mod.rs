@@ -91,6 +91,14 @@ pub struct Determined {
     pub error_if_double_pct: f64,
 }
 
+impl Determined {
+    /// With half of it and with twice as much the rows come as near as `error_pct`, so that its value says nothing of the machine.
+    fn is_hardly(&self, error_pct: f64) -> bool {
+        let near = error_pct + 1.0;
+        self.error_if_half_pct < near && self.error_if_double_pct < near
+    }
+}
+
 /// A figure that was measured by itself, and not fitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settlement {
@@ -171,7 +179,9 @@ pub fn calibrate(
     let (mut machine, error_pct, determined) = fitter.fit(start, progress)?;
     let settled = settlements(fitter.settled.as_ref(), &machine);
     machine.title = format!("fitted to a comparison on {}", comparison.host);
-    machine.text = text::machine_file(&machine, start, &fit, &settled);
+    let hardly: Vec<String> =
+        determined.iter().filter(|one| one.is_hardly(error_pct)).map(|one| one.name.clone()).collect();
+    machine.text = text::machine_file(&machine, start, &fit, &settled, &hardly);
     let fitted = fitter.look(&machine, &fit)?;
     let held_back = fitter.look(&machine, &held)?;
     machine.text += &error_table(&fit::known(&fitted, &held_back));

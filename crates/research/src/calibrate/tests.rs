@@ -56,6 +56,9 @@ fn a_machine_is_found_again_from_what_it_would_measure() {
     assert_eq!(again, found.machine);
     let fitted = again.parameters.iter().filter(|figure| figure.origin == napier_lab::machines::Origin::Fitted);
     assert_eq!(fitted.count(), FITTED.len());
+    let hardly = found.determined.iter().filter(|one| one.is_hardly(found.error_pct)).count();
+    let said = again.parameters.iter().filter(|figure| figure.hardly_determined).count();
+    assert!(hardly == said && said < FITTED.len(), "{hardly} {said}");
     assert!(text(&found).lines().all(|line| line.chars().count() <= 110), "{}", text(&found));
     // And how far it is off, of what was held back.
     let known = &again.known;

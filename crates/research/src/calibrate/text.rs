@@ -20,6 +20,7 @@ pub(super) fn machine_file(
     start: &MachineFile,
     rows: &[Observed],
     settled: &[Settlement],
+    hardly: &[String],
 ) -> String {
     let modes: BTreeSet<String> = rows.iter().map(|row| row.mode.to_string()).collect();
     let loads: Vec<String> = rows.iter().map(|row| row.load.column()).collect::<BTreeSet<_>>().into_iter().collect();
@@ -43,24 +44,24 @@ pub(super) fn machine_file(
         let is_settled = |name: &str| settled.iter().any(|one| one.name == name);
         for parameter in start.parameters.iter().filter(|parameter| !is_settled(&parameter.name)) {
             if let Some(key) = key(&parameter.name) {
-                file += &line(&key, parameter, machine, &modes);
+                file += &line(&key, parameter, machine, &modes, hardly);
             }
         }
         // A figure that the start does not name was 0 there, and is fitted all the same.
         let is_new = |name: &str| !is_settled(name) && start.parameters.iter().all(|parameter| parameter.name != name);
         for (figure, ..) in FITTED.iter().filter(|(figure, ..)| is_new(&figure.name())) {
             if let Some(key) = key(&figure.name()) {
-                file += &fitted(&key, *figure, machine, &modes, "not in the machine that the fit began with");
+                file += &fitted(&key, *figure, machine, &modes, "not in the machine that the fit began with", hardly);
             }
         }
     }
     file
 }
 
-fn line(key: &str, parameter: &Parameter, machine: &MachineFile, modes: &[String]) -> String {
+fn line(key: &str, parameter: &Parameter, machine: &MachineFile, modes: &[String], hardly: &[String]) -> String {
     let why = &parameter.why;
     match FITTED.iter().find(|(figure, ..)| figure.name() == parameter.name) {
-        Some((figure, ..)) => fitted(key, *figure, machine, modes, why),
+        Some((figure, ..)) => fitted(key, *figure, machine, modes, why, hardly),
         // Wherever it came from, it is not of this machine.
         None => {
             format!("{key} = {{ {} = {}, origin = \"estimated\", why = {why:?} }}\n", parameter.unit, parameter.value)
@@ -68,9 +69,10 @@ fn line(key: &str, parameter: &Parameter, machine: &MachineFile, modes: &[String
     }
 }
 
-fn fitted(key: &str, figure: Figure, machine: &MachineFile, modes: &[String], why: &str) -> String {
+fn fitted(key: &str, figure: Figure, machine: &MachineFile, modes: &[String], why: &str, hardly: &[String]) -> String {
     let (ns, rows) = (figure.get(machine), modes.join(", "));
-    format!("{key} = {{ ns = {ns}, origin = \"fitted\", rows = [{rows}], why = {why:?} }}\n")
+    let hardly = if hardly.contains(&figure.name()) { "hardly-determined = true, " } else { "" };
+    format!("{key} = {{ ns = {ns}, origin = \"fitted\", rows = [{rows}], {hardly}why = {why:?} }}\n")
 }
 
 /// What was fitted, how well it is determined, how near the rows come, and whether it is to be believed.
@@ -88,8 +90,7 @@ fn figures_and_rows(calibrated: &Calibrated) -> String {
     let mut page = format!("{}\n\n", calibrated.machine.title);
     let _ = writeln!(page, "{:<24} {:>10}   {:>12} {:>14}", "fitted", "ns", "error if half", "if twice");
     for one in &calibrated.determined {
-        let near = calibrated.error_pct + 1.0;
-        let hardly = one.error_if_half_pct < near && one.error_if_double_pct < near;
+        let hardly = one.is_hardly(calibrated.error_pct);
         let _ = writeln!(
             page,
             "{:<24} {:>10}   {:>11.0} % {:>12.0} %{}",
