@@ -95,7 +95,8 @@ pub fn questions(plan: &Plan, cells: &[PlanCell], held_back: bool) -> Option<Que
     let mut all = Questions::default();
     for PlanLoad { load, .. } in &plan.loads {
         let Load::Rps(rate_rps) = *load else { continue };
-        let knows = |cell: &&PlanCell| !pairs(plan, cell).is_empty() && !(held_back && cell.load.load == *load);
+        let has_part = |cell: &PlanCell| !held_back || cell.load.load != *load;
+        let knows = |cell: &&PlanCell| has_part(cell) && !pairs(plan, cell).is_empty();
         let others: Vec<&PlanCell> = cells.iter().filter(knows).collect();
         let known = known(plan, &others);
         let here = cells.iter().filter(|cell| cell.load.load == *load);
