@@ -11,7 +11,7 @@ use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket
 
 use super::net::{BACKLOG, BLOCKED_MAX, EVENTS_MAX, KEEPALIVE, Net, TOKEN_STOP, Watch};
 
-/// Each of the two buffers of a connection, in bytes, unless it is said.
+/// Each of the two buffers of a connection, in bytes, unless it is said. The engine's do not grow by themselves.
 const STREAM_BUFFER_BYTES: usize = 128 << 10;
 
 /// What a worker watches beside connections: its end, listeners and sockets of datagrams of all protocols.
@@ -26,8 +26,6 @@ pub struct EngineNet {
     netns: NetNs,
     context: EventContext,
     buffer_bytes: usize,
-    /// They grow up to this; `None`: not at all.
-    grown_bytes: Option<usize>,
     events: [Event; EVENTS_MAX],
 }
 
@@ -50,26 +48,13 @@ impl EngineNet {
         apply(&mut EngineSink::Context(&context), plan)?;
         context.add(stop, Interest::IN, TOKEN_STOP)?;
         let buffer_bytes = STREAM_BUFFER_BYTES;
-        Ok(Self {
-            netns: netns.clone(),
-            context,
-            buffer_bytes,
-            grown_bytes: None,
-            events: [Event::default(); EVENTS_MAX],
-        })
+        Ok(Self { netns: netns.clone(), context, buffer_bytes, events: [Event::default(); EVENTS_MAX] })
     }
 
     /// Connections of listeners that are made from now on have two buffers of so many bytes each.
     #[must_use]
     pub fn with_buffers(self, buffer_bytes: usize) -> Self {
         Self { buffer_bytes, ..self }
-    }
-
-    /// Lets the buffers of connections that come from now on grow with their path, each up to so many bytes. What was not used for a second
-    /// is given back.
-    #[must_use]
-    pub fn growing_to(self, bytes: usize) -> Self {
-        Self { grown_bytes: Some(bytes), ..self }
     }
 }
 
@@ -80,12 +65,13 @@ impl Net for EngineNet {
 
     fn listen(&self, at: SocketAddr, token: u64) -> io::Result<TcpListener> {
         let backlog = usize::try_from(BACKLOG).expect("it is positive");
-        let builder = TcpListener::builder().backlog(backlog).reuse_port(ReusePort::ByNapi).nonblocking(true);
-        let builder = match self.grown_bytes {
-            Some(bytes) => builder.rcvbuf_max(bytes).sndbuf_max(bytes),
-            None => builder.rcvbuf(self.buffer_bytes).sndbuf(self.buffer_bytes),
-        };
-        let listener = builder.bind(&self.netns, at)?;
+        let listener = TcpListener::builder()
+            .backlog(backlog)
+            .reuse_port(ReusePort::ByNapi)
+            .nonblocking(true)
+            .rcvbuf(self.buffer_bytes)
+            .sndbuf(self.buffer_bytes)
+            .bind(&self.netns, at)?;
         self.context.add(&listener, Interest::IN, token).map_err(io::Error::other)?;
         Ok(listener)
     }
@@ -125,7 +111,7 @@ impl Net for EngineNet {
         self.context.modify(listener, interest, token).map_err(io::Error::other)
     }
 
-    /// Both buffers as they are without growth: those that have grown are few, and shrink after a second.
+    /// All of the buffers: what was in them once stays in memory until the connection ends, for they are rings.
     fn stream_bytes(&self) -> usize {
         2 * self.buffer_bytes + STREAM_STATE_BYTES
     }

@@ -17,9 +17,9 @@ const CONNECTIONS_MAX: usize = 1_000_000;
 const IDLE_S_MAX: u64 = 365 * 24 * 60 * 60;
 
 /// Each of the two buffers of a connection in the engine, in bytes: from what a long request header needs to what a
-/// window of one millisecond at 1 Gbit/s needs.
+/// path of 30 ms and 1 Gbit/s needs. They take memory as bytes come.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
-const BUFFER_BYTES_MAX: usize = 128 << 10;
+const BUFFER_BYTES_MAX: usize = 4 << 20;
 
 /// Descriptors of a server beside its connections: what the process has, and those of each worker.
 const DESCRIPTORS: usize = 64;
@@ -60,12 +60,7 @@ impl Limits {
         Ok(())
     }
 
-    /// How far each buffer of a connection in the engine grows where a long path needs it, in bytes.
-    pub(super) fn grown_bytes(&self) -> usize {
-        (self.memory_bytes / 16).max(self.buffer_bytes())
-    }
-
-    /// Each of the two buffers of a connection in the engine, in bytes, as they are counted: all of them together take at most half of the
+    /// Each of the two buffers of a connection in the engine, in bytes: all of them together take at most half of the
     /// memory, as long as that leaves each enough to be of use.
     pub(super) fn buffer_bytes(&self) -> usize {
         (self.memory_bytes / 4 / self.connections).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
@@ -106,7 +101,7 @@ mod tests {
     #[test]
     fn buffers_of_all_connections_take_at_most_half_of_the_memory() {
         for (memory_mib, connections, expected) in
-            [(64, 1024, 16 << 10), (64, 1, 128 << 10), (1024, 1024, 128 << 10), (64, 5000, 8 << 10)]
+            [(64, 1024, 16 << 10), (64, 1, 4 << 20), (1024, 1024, 256 << 10), (64, 5000, 8 << 10)]
         {
             let limits = Limits::new(memory_mib, connections, 0).expect("they can be");
             assert_eq!(limits.buffer_bytes(), expected, "{limits:?}");

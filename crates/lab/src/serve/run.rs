@@ -114,14 +114,7 @@ fn serve_on_engine(
     let run_one = |index: usize, ready: &dyn Fn()| {
         let _counted = engine.count_thread("worker", None);
         let net = EngineNet::new(&engine, &netns, &stop, &config.plan(), config.limits.connections)?;
-        serve_on(
-            net.with_buffers(config.limits.buffer_bytes()).growing_to(config.limits.grown_bytes()),
-            config,
-            server,
-            index,
-            ready,
-            &stopped,
-        )
+        serve_on(net.with_buffers(config.limits.buffer_bytes()), config, server, index, ready, &stopped)
     };
     let raise = || {
         stopped.store(true, Ordering::Relaxed);
