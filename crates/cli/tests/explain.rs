@@ -126,7 +126,10 @@ fn what_cannot_be_explained_is_refused_in_words() {
     assert_eq!(none.status.code(), Some(2), "{}", said(&none));
     assert!(said(&none).contains("there is no process 4194304"), "{}", said(&none));
     let own = std::process::id().to_string();
-    let idle = napier(&["explain", "--pid", &own, "--for", "0.1s"]);
+    // This process has clients of its own in the tests beside this one.
+    let mut sleeps = Command::new("sleep").arg("60").spawn().expect("sleep is there");
+    let idle = napier(&["explain", "--pid", &sleeps.id().to_string(), "--for", "0.1s"]);
+    sleeps.kill().and_then(|()| sleeps.wait()).expect("it is ours");
     assert_eq!(idle.status.code(), Some(1), "{}", said(&idle));
     let words = text(&idle) + &said(&idle);
     assert!(words.contains("no request of") || words.contains("tracepoints") || words.contains("no "), "{words}");

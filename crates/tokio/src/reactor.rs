@@ -3,12 +3,15 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::{
-    EpollParamsError, EpollParamsRequest, Event, EventContext, Interest, Pollable, Timeout, WaitError,
+    EpollParams, EpollParamsError, EpollParamsRequest, Event, EventContext, EventStats, Interest, Pollable, Timeout,
+    WaitError,
 };
 use tokio::io::Interest as Readiness;
 use tokio::io::unix::AsyncFd;
@@ -73,10 +76,25 @@ impl Reactor {
         self.shared.context.set_params(request)
     }
 
-    /// The context that the reactor waits for: its counters and parameters.
+    /// Sets what a mode says of a context's parameters, as [`EventContext::set_mode`]; the other half is the device's
+    /// ([`Engine::set_mode`]).
+    ///
+    /// # Errors
+    /// As [`set_params`](Self::set_params).
+    pub fn set_mode(&self, mode: Mode) -> Result<(), EpollParamsError> {
+        self.set_params(mode.plan().context().unwrap_or_default().into())
+    }
+
+    /// The busy-polling parameters.
     #[must_use]
-    pub fn context(&self) -> &EventContext {
-        &self.shared.context
+    pub fn params(&self) -> EpollParams {
+        self.shared.context.params()
+    }
+
+    /// A reading of the counters of its context.
+    #[must_use]
+    pub fn stats(&self) -> EventStats {
+        self.shared.context.stats()
     }
 
     /// Watches a socket, which does not block from now on.
@@ -109,6 +127,12 @@ impl Watching {
     pub(crate) fn waiters(&self) -> &Waiters {
         &self.waiters
     }
+
+    /// No task hands events on any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        // Acquire: pairs with the Release in `end`, before all waiters are told.
+        self.reactor.shared.sockets.ended.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Watching {
@@ -137,29 +161,33 @@ impl Direction {
     }
 }
 
-/// The tasks that wait for one socket: the last that asked, in each direction, as tokio's own sockets have it.
+/// Wakers that one socket keeps in a direction. More are of tasks that wait no longer, or try once in vain.
+const WAKERS_MAX: usize = 32;
+
+/// The tasks that wait for one socket, in each direction. All are told, and try again.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    wakers: [Mutex<Option<Waker>>; 2],
+    wakers: [Mutex<Vec<Waker>>; 2],
 }
 
 impl Waiters {
     /// The task of `cx` waits. It tries once more after this.
     pub(crate) fn wait(&self, direction: Direction, cx: &Context<'_>) {
-        let mut waker = lock(&self.wakers[direction as usize]);
-        match &mut *waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
+        let mut wakers = lock(&self.wakers[direction as usize]);
+        if wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            return;
         }
+        let many = if wakers.len() >= WAKERS_MAX { std::mem::take(&mut *wakers) } else { Vec::new() };
+        wakers.push(cx.waker().clone());
+        drop(wakers);
+        many.into_iter().for_each(Waker::wake);
     }
 
     fn tell(&self, ready: Interest) {
         for direction in Direction::BOTH {
             if ready.intersects(direction.ended_by()) {
-                let waker = lock(&self.wakers[direction as usize]).take();
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                let wakers = std::mem::take(&mut *lock(&self.wakers[direction as usize]));
+                wakers.into_iter().for_each(Waker::wake);
             }
         }
     }
@@ -167,7 +195,11 @@ impl Waiters {
 
 /// The sockets of a reactor by number: place and generation, so that an event of one that is gone tells no other.
 #[derive(Default)]
-struct Sockets(Mutex<Places>);
+struct Sockets {
+    places: Mutex<Places>,
+    /// No task hands events on any more.
+    ended: AtomicBool,
+}
 
 #[derive(Default)]
 struct Places {
@@ -183,7 +215,7 @@ struct Numbered {
 
 impl Sockets {
     fn enter(&self) -> (u64, Arc<Waiters>) {
-        let mut guard = lock(&self.0);
+        let mut guard = lock(&self.places);
         let Places { places, free } = &mut *guard;
         let at = free.pop().unwrap_or_else(|| {
             places.push(Numbered::default());
@@ -196,7 +228,7 @@ impl Sockets {
     }
 
     fn leave(&self, number: u64) {
-        let mut places = lock(&self.0);
+        let mut places = lock(&self.places);
         let at = number as u32; // the lower half
         let place = &mut places.places[at as usize];
         place.generation = place.generation.wrapping_add(1);
@@ -207,10 +239,10 @@ impl Sockets {
     fn tell(&self, events: &[Event]) {
         for event in events {
             let waiters = {
-                let places = lock(&self.0);
-                let place = &places.places[event.data as u32 as usize];
-                let is_meant = u64::from(place.generation) == event.data >> 32;
-                place.waiters.clone().filter(|_| is_meant)
+                let places = lock(&self.places);
+                let place = places.places.get(event.data as u32 as usize);
+                let meant = place.filter(|place| u64::from(place.generation) == event.data >> 32);
+                meant.and_then(|place| place.waiters.clone())
             };
             if let Some(waiters) = waiters {
                 waiters.tell(event.events);
@@ -218,15 +250,17 @@ impl Sockets {
         }
     }
 
-    /// The engine has stopped: all tasks look.
-    fn tell_all(&self) {
-        let all: Vec<_> = lock(&self.0).places.iter().filter_map(|place| place.waiters.clone()).collect();
+    /// No events are handed on from here on: all tasks look, and find that.
+    fn end(&self) {
+        // Release: pairs with the Acquire in `has_ended`. Who waits after it sees it, who waited before is told.
+        self.ended.store(true, Ordering::Release);
+        let all: Vec<_> = lock(&self.places).places.iter().filter_map(|place| place.waiters.clone()).collect();
         all.iter().for_each(|waiters| waiters.tell(Interest::ERR));
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing that is locked here panics")
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The reactor's task.
@@ -234,6 +268,13 @@ struct Turns {
     descriptor: AsyncFd<EventContext>,
     sockets: Arc<Sockets>,
     events: [Event; EVENTS_PER_TURN],
+}
+
+/// However it ends: with the engine, with the runtime, by a panic.
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.sockets.end();
+    }
 }
 
 impl Future for Turns {
@@ -250,10 +291,7 @@ impl Future for Turns {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Err(WaitError::Stopped) => {
-                    sockets.tell_all();
-                    return Poll::Ready(());
-                }
+                Err(WaitError::Stopped) => return Poll::Ready(()),
                 Err(WaitError::NoRoom) => unreachable!("there is room"),
             }
             // Nothing, and the descriptor is not readable from here on. What the runtime knows of it may be older.

@@ -41,6 +41,11 @@ impl<S: Pollable> AsyncSocket<S> {
             result = call(&self.socket);
         }
         if would_block(&result) {
+            if self.watching.has_ended() {
+                return Poll::Ready(Err(io::Error::other(
+                    "the reactor has ended: its engine has stopped, or its runtime is gone",
+                )));
+            }
             return Poll::Pending;
         }
         turn.made_progress();
