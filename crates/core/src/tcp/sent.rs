@@ -177,6 +177,8 @@ impl SentQueue {
                 break;
             }
         }
+        // It would be far behind one day, and look as if it were ahead.
+        self.again_from = self.again_from.later(next);
     }
 
     /// The place of the first entry that ends behind `seq`.
@@ -264,7 +266,8 @@ impl SentQueue {
             return None;
         }
         let from = self.place(self.again_from);
-        let found = self.entries.range(from..).find(|entry| entry.fate.lost).copied();
+        let behind = self.entries.range(from..).find(|entry| entry.fate.lost);
+        let found = behind.or_else(|| self.entries.iter().find(|entry| entry.fate.lost)).copied();
         if let Some(found) = found {
             self.again_from = found.start;
         }

@@ -145,3 +145,22 @@ fn every_story() {
         worlds = next_worlds;
     }
 }
+
+#[test]
+fn a_loss_is_found_after_any_number_of_bytes_without_one() {
+    const BYTES: u32 = 1 << 22;
+    let mut queue = SentQueue::default();
+    for place in 0..2100_u32 {
+        let start = START + place.wrapping_mul(BYTES);
+        queue.push(start, start + BYTES, at(0));
+        if place < 8 {
+            continue;
+        }
+        let first = start - 7 * BYTES;
+        queue.acknowledge(first, |_| {});
+        let mut loses = queue.clone();
+        loses.judge(|entry| Some(entry.start == first));
+        assert_eq!(loses.first_lost().map(|entry| entry.start), Some(first), "{place}");
+        check(&loses);
+    }
+}

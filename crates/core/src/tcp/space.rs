@@ -71,8 +71,8 @@ impl Space {
         self.per_round = copied;
         let twice = u64::from(copied) * 2 + u64::from(SLACK_SEGMENTS * segment.min(u32::from(u16::MAX)));
         // What it took more than the last time, the sender will do again.
-        let grown = twice * u64::from(copied - before) / u64::from(before.max(1));
-        let wanted = u32::try_from(twice + 2 * grown).unwrap_or(u32::MAX).min(self.max);
+        let grown = twice.saturating_mul(u64::from(copied - before)) / u64::from(before.max(1));
+        let wanted = u32::try_from(twice.saturating_add(grown.saturating_mul(2))).unwrap_or(u32::MAX).min(self.max);
         let more = wanted > self.limit;
         self.limit = self.limit.max(wanted);
         more

@@ -68,3 +68,10 @@ fn twice_the_window_is_kept_for_sending() {
     assert_eq!(send_limit(SEND_FIRST, 1 << 30), SEND_MAX);
     assert_eq!(send_limit(SEND_MAX + 5, 9), SEND_MAX + 5);
 }
+
+#[test]
+fn any_number_of_bytes_may_be_taken_in_a_round_trip() {
+    let mut space = Space::new(2, RECEIVE_MAX, Seq(0), at(0));
+    assert!(space.took(at(100), Seq(u32::MAX), Span::from_ms(20), u32::MAX));
+    assert_eq!(space.limit(), RECEIVE_MAX);
+}
