@@ -107,6 +107,7 @@ impl TcpMachine {
 
     /// Probes of a silent peer: after how long, and then each.
     pub(in crate::tcp) fn set_keep(&mut self, now: Instant, keep: Option<(Span, Span)>) {
+        let now = self.latest(now);
         self.keep = keep;
         self.keep_at = Deadline::NEVER;
         if self.is_synchronised() {
@@ -126,6 +127,7 @@ impl TcpMachine {
     /// again, because they are longer.
     #[inline]
     pub(in crate::tcp) fn set_path(&mut self, now: Instant, segment: u32) -> bool {
+        let now = self.latest(now);
         let options = if self.stamped { STAMPS_LEN as u32 } else { 0 };
         let before = self.sender.segment;
         self.sender.set_segment(segment.max(PATH_MIN), None, options);

@@ -15,6 +15,7 @@ impl TcpMachine {
     /// Takes a segment. Bytes that came in order by it.
     #[inline]
     pub(in crate::tcp) fn input(&mut self, now: Instant, seg: &Inbound<'_>) -> u32 {
+        let now = self.latest(now);
         match self.state {
             TcpState::Closed => return 0,
             TcpState::SynSent => {
@@ -48,6 +49,9 @@ impl TcpMachine {
         if !seg.has(flag::ACK) || !self.take_acknowledgement(now, seg) {
             return 0;
         }
+        if self.stamped {
+            self.note_stamp(now, seg);
+        }
         self.keep_from(now);
         let bytes = if seg.payload.is_empty() && !seg.has(flag::FIN) { 0 } else { self.take_data(now, seg) };
         if self.sender.closes && self.sender.fin_is_acknowledged() {
@@ -56,23 +60,28 @@ impl TcpMachine {
         bytes
     }
 
-    /// RFC 7323 section 5.3. What is new is noted for the next echo.
+    /// RFC 7323 section 5.3; a tick back is none, for a peer that reads its clock before it sends (`TCP_PAWS_WINDOW`).
     #[inline]
-    fn is_outdated(&mut self, now: Instant, seg: &Inbound<'_>) -> bool {
+    fn is_outdated(&self, now: Instant, seg: &Inbound<'_>) -> bool {
         let Some(stamps) = seg.options.stamps else {
             // Section 3.2: it should have one. Resets need none.
             return false;
         };
-        let recent = Seq(self.clocks.recent);
-        let value = Seq(stamps.value);
-        if value.is_before(recent) && now - self.clocks.recent_at < STAMP_FOR {
-            return !seg.has(flag::RST);
+        let older = Seq(stamps.value).is_before(Seq(self.clocks.recent) - 1);
+        older && now - self.clocks.recent_at < STAMP_FOR && !seg.has(flag::RST)
+    }
+
+    /// Notes for the next echo what is new in a segment whose acknowledgement was accepted (RFC 7323 section 4.3).
+    #[inline]
+    fn note_stamp(&mut self, now: Instant, seg: &Inbound<'_>) {
+        let Some(stamps) = seg.options.stamps else { return };
+        if Seq(stamps.value).is_before(Seq(self.clocks.recent)) && now - self.clocks.recent_at < STAMP_FOR {
+            return;
         }
-        // Section 4.3: of the segment that the next acknowledgement is about.
+        // Of the segment that the next acknowledgement is about.
         if !seg.seq.is_after(self.receiver.told) && !seg.end().is_before(self.receiver.told) {
             (self.clocks.recent, self.clocks.recent_at) = (stamps.value, now);
         }
-        false
     }
 
     /// Tells where the connection stands, unless that was told too often and nothing was asked.

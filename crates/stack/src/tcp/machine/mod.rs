@@ -161,6 +161,8 @@ struct Opening {
 #[derive(Debug)]
 pub(in crate::tcp) struct TcpMachine {
     state: TcpState,
+    /// The latest time that it was given.
+    latest: Instant,
     clocks: Clocks,
     /// Both ends have timestamps.
     stamped: bool,
@@ -190,6 +192,7 @@ impl TcpMachine {
         let segment = begin.segment.max(PATH_MIN);
         Self {
             state,
+            latest: now,
             clocks: Clocks { zero: begin.clock, recent: 0, recent_at: now },
             stamped: false,
             sender: Sender::new(now, begin.first, segment, begin.send, begin.control),
@@ -205,6 +208,13 @@ impl TcpMachine {
             answers: (now, 0),
             begin: *begin,
         }
+    }
+
+    /// The time, which never goes back: a poll reads the clock once for many segments, a program's call at its own time.
+    #[inline]
+    fn latest(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
     }
 
     pub(in crate::tcp) fn state(&self) -> TcpState {

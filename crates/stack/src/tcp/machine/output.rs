@@ -12,6 +12,7 @@ impl TcpMachine {
     /// The next segment, which leaves now; `None`: there is nothing to send. `answers`: no more than what the peer is owed.
     #[inline]
     pub(in crate::tcp) fn departs(&mut self, now: Instant, answers: bool) -> Option<Departure> {
+        let now = self.latest(now);
         if self.reset.is_some() {
             return self.reset_departs();
         }

@@ -24,6 +24,7 @@ impl TcpMachine {
 
     /// What is over by now is done; what is to be sent for it departs next.
     pub(in crate::tcp) fn on_timer(&mut self, now: Instant) {
+        let now = self.latest(now);
         if self.trim_at.is_due(now) {
             self.trim(now);
         }
