@@ -84,6 +84,7 @@ impl<'n> View<'n> {
             now: None,
             merging: None,
             in_hand: None,
+            put_together: false,
             dry: None,
         })
     }
@@ -104,6 +105,8 @@ pub struct RxPass<'v> {
     merging: Option<&'v mut Merging>,
     /// The frame that is parsed: a guard of its own (`InHand`) would cost each datagram.
     in_hand: Option<Frame>,
+    /// What is received has been put together from fragments.
+    put_together: bool,
     /// Nothing has come: a dry run ends at the socket, and leaves its frame here.
     dry: Option<&'v mut Option<(Frame, DryRun)>>,
 }

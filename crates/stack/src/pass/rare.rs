@@ -33,6 +33,11 @@ impl RxPass<'_> {
         let counters = &tables.counters;
         let fragment = Fragment::read(bytes, at, end, interface.ifindex);
         let v4 = bytes[12..14] == crate::wire::ETHERTYPE_IPV4;
+        if self.put_together {
+            // A packet is in fragments once: else each level of them would be a call.
+            counters.count(if v4 { Counter::IpReasmFails } else { Counter::Ip6ReasmFails });
+            return;
+        }
         let (receives, wrong, address) = if v4 {
             (Counter::IpInReceives, Counter::IpInHdrErrors, Counter::IpInAddrErrors)
         } else {
@@ -54,7 +59,9 @@ impl RxPass<'_> {
             counters.count(receives);
         }
         for (frame, len) in whole {
+            self.put_together = true;
             self.receive(frame, len);
+            self.put_together = false;
         }
     }
 }

@@ -5,7 +5,7 @@
 //! so this is where packets cost an allocation.
 //!
 //! One thread at a time works here. One that finds another leaves it its fragment ([`Owned`]) and goes on; what that makes
-//! whole, the other delivers.
+//! whole, the other delivers if it came by the same interface: else it is lost, as the caller would say it came by its own.
 //!
 //! | | bound | beyond it |
 //! |---|---|---|
@@ -23,7 +23,7 @@ use napier_core::time::{Deadline, Instant};
 use napier_ring::{ArenaConfig, Frame, FramePool, FrameTable, Mapping, Owned, Release};
 
 use crate::counters::{Counter, Counters};
-use crate::wire::fragment::{Fragment, PacketKey, head, mend};
+use crate::wire::fragment::{Fragment, PacketKey, head, is_discovery, mend};
 
 /// Frames for whole packets: how many, and bytes of each. Longer ones than the second are impossible.
 const SMALL: (u32, usize) = (512, 4096 + 64);
@@ -135,7 +135,7 @@ impl Reassembly {
         now: Instant,
     ) -> Vec<(Frame, u32)> {
         let mut whole = Vec::new();
-        let v4 = fragment.key.src.is_v4();
+        let (v4, ifindex) = (fragment.key.src.is_v4(), fragment.ifindex);
         counters.count(names(v4).reqds);
         let from = fragment.at;
         let left = Left {
@@ -157,7 +157,15 @@ impl Reassembly {
         loop {
             for left in owner.messages() {
                 done += left.charge() as u64;
-                whole.extend(owner.take(frames, counters, left));
+                let (v4, here) = (left.is_v4(), left.fragment.ifindex == ifindex);
+                match owner.take(frames, counters, left) {
+                    Some(made) if here => whole.push(made),
+                    Some((frame, _)) => {
+                        frames.give_back(frame);
+                        counters.count(names(v4).fails);
+                    }
+                    None => {}
+                }
             }
             self.note(&owner);
             match owner.release(std::mem::take(&mut done)) {
@@ -165,6 +173,13 @@ impl Reassembly {
                 Release::Freed { .. } => return whole,
             }
         }
+    }
+
+    /// What comes by `others` finds a thread at it.
+    #[cfg(test)]
+    pub(crate) fn with_owner(&self, others: impl FnOnce()) {
+        let _owner = self.open.try_own().expect("no other thread is at it");
+        others();
     }
 
     /// Packets that are not whole, and what is charged for them.
@@ -178,7 +193,7 @@ impl Reassembly {
 impl Open {
     fn take(&mut self, frames: &Arc<FrameTable>, counters: &Counters, left: Left) -> Option<(Frame, u32)> {
         self.expire(counters, left.now);
-        let (v4, key, charge) = (left.is_v4(), left.fragment.key, left.charge());
+        let (v4, key) = (left.is_v4(), left.fragment.key);
         if left.fragment.is_whole() {
             // By itself: what else there is of the same number is of another packet.
             let mut alone = Waiting::default();
@@ -195,7 +210,11 @@ impl Open {
             self.by_age[usize::from(!v4)].insert(self.last_age, key);
             Waiting { age: self.last_age, since: left.now, ..Waiting::default() }
         });
-        match open.add(left) {
+        let before = open.bytes.capacity();
+        let taken = open.add(left);
+        // A piece far behind takes memory for what is to come before it.
+        let charge = open.bytes.capacity() - before + OVERHEAD_BYTES;
+        match taken {
             Brought::Again => None,
             Brought::Kept => {
                 open.charged += charge;
@@ -271,7 +290,7 @@ impl Open {
         let Waiting { assembly, head, bytes, first_ecn, .. } = whole;
         let (mut head, next) = head?;
         let bytes = bytes.get(..assembly.bytes() as usize)?;
-        if !mend(&mut head, next, assembly.bytes(), assembly.ecn(first_ecn)?) {
+        if is_discovery(&head, next, bytes) || !mend(&mut head, next, assembly.bytes(), assembly.ecn(first_ecn)?) {
             return None;
         }
         let len = head.len() + bytes.len();

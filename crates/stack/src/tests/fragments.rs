@@ -272,3 +272,84 @@ fn two_threads_at_once_lose_nothing_that_is_not_counted() {
     let both = lost - (u64::from(PACKETS) - oks);
     assert_eq!((made, tables.reassembly.held().0 as u64), (oks, lost - 2 * both));
 }
+
+/// A frame to us over IPv6, with what stands behind the header.
+fn v6(next: u8, body: &[u8]) -> Vec<u8> {
+    let mut frame = udp(V6.0, V6.1, b"")[..54].to_vec();
+    frame[18..20].copy_from_slice(&(body.len() as u16).to_be_bytes());
+    frame[20] = next;
+    frame.extend(body);
+    frame
+}
+
+#[test]
+fn fragments_within_fragments_are_refused() {
+    let mut rig = Rig::new();
+    let level = |next: u8, id: u8| [next, 0, 0, 0, 0, 0, 0, id];
+    // As deep as a datagram of any length could be.
+    let deep: Vec<u8> = std::iter::repeat_n(level(44, 1), 180).flatten().chain(level(17, 1)).collect();
+    rig.inject(&v6(44, &deep));
+    assert_eq!(counted(&rig, false), (1, 0, 1));
+    let mut whole = v6(17, &payload(1800));
+    whole[54..].chunks_exact_mut(8).for_each(|at| at.copy_from_slice(&level(44, 2)));
+    whole[20] = 44;
+    pieces(&whole, 7, 1200).iter().for_each(|frame| rig.inject(frame));
+    assert_eq!(counted(&rig, false), (3, 0, 2));
+    // Hop-by-hop options are before it, or behind it where they have no business.
+    let options = [44, 0, 1, 4, 0, 0, 0, 0];
+    rig.inject(&v6(0, &[options, level(44, 3), level(17, 3)].concat()));
+    rig.inject(&v6(44, &[level(0, 4), options, level(17, 4)].concat()));
+    assert_eq!(counted(&rig, false), (5, 0, 4));
+    // No parser looks behind others.
+    rig.inject(&v6(44, &[level(60, 5), options, level(17, 5)].concat()));
+    assert_eq!((counted(&rig, false), rig.ns.counters().ip6_in_unknown_protos), ((6, 1, 4), 1));
+    rig.assert_home(0);
+}
+
+#[test]
+fn memory_for_what_is_to_come_before_is_charged() {
+    let mut rig = Rig::new();
+    let mut frame = piece(&udp(V4.0, V4.1, &payload(2000)), 0, 0, 8);
+    for id in 0..200_u16 {
+        frame[18..20].copy_from_slice(&id.to_be_bytes());
+        frame[20..22].copy_from_slice(&(0x2000_u16 | (65_504 / 8)).to_be_bytes());
+        frame[24..26].fill(0);
+        let sum = Sum::ZERO.bytes(&frame[14..34]).field();
+        frame[24..26].copy_from_slice(&sum);
+        rig.inject(&frame);
+    }
+    let (packets, bytes) = rig.ns.tables().reassembly.held();
+    assert!(packets <= HELD_BYTES_MAX / 65_512 && bytes <= HELD_BYTES_MAX, "{packets} {bytes}");
+    assert_eq!(counted(&rig, true), (200, 0, 200 - packets as u64));
+    rig.assert_home(0);
+}
+
+#[test]
+fn neighbour_discovery_in_fragments_is_ignored() {
+    let mut rig = Rig::new();
+    for kind in [133, 134, 135, 136, 137] {
+        rig.inject(&v6(44, &[58, 0, 0, 0, 0, 0, 0, 1, kind, 0, 0, 0, 0, 0, 0, 0]));
+    }
+    assert_eq!((counted(&rig, false), rig.ns.counters().icmp6_in_msgs), ((5, 0, 5), 0));
+    rig.inject(&v6(44, &[58, 0, 0, 0, 0, 0, 0, 1, 128, 0, 0, 0, 0, 0, 0, 0]));
+    assert_eq!((counted(&rig, false), rig.ns.counters().icmp6_in_msgs), ((6, 1, 5), 1));
+    rig.assert_home(0);
+}
+
+#[test]
+fn what_came_by_another_interface_is_not_delivered_as_from_here() {
+    let mut rig = Rig::new();
+    let socket = open(&rig, V4.1);
+    let (frames, tables, now) = (rig.host.frames.clone(), rig.ns.tables(), Clock.now());
+    let all = pieces(&udp(V4.0, V4.1, &payload(2000)), 7, 1480);
+    tables.reassembly.with_owner(|| {
+        for frame in &all {
+            let fragment = Fragment::read(frame, 34, frame.len(), IFINDEX + 1).unwrap();
+            assert!(tables.reassembly.take(&frames, &tables.counters, (frame, fragment), now).is_empty());
+        }
+    });
+    pieces(&udp(V4.0, V4.1, b"from here, in two pieces"), 8, 16).iter().for_each(|frame| rig.inject(frame));
+    assert_eq!((socket.recv(&mut [0; 99]).unwrap(), socket.recv(&mut [0]).is_err()), (24, true));
+    assert_eq!(counted(&rig, true), (4, 2, 1));
+    rig.assert_home(0);
+}

@@ -4,7 +4,7 @@ use napier_core::fragments::Piece;
 
 use crate::wire::addr::Addr;
 use crate::wire::checksum::Sum;
-use crate::wire::{ETH_LEN, IPV4_LEN, IPV6_LEN, PROTO_FRAGMENT, PROTO_HOP_BY_HOP};
+use crate::wire::{ETH_LEN, IPV4_LEN, IPV6_LEN, PROTO_FRAGMENT, PROTO_HOP_BY_HOP, PROTO_ICMPV6};
 
 /// Bytes of the header that IPv6 has for it.
 pub(crate) const HEADER_LEN_V6: usize = 8;
@@ -29,6 +29,8 @@ pub(crate) struct Fragment {
     pub(crate) key: PacketKey,
     pub(crate) piece: Piece,
     pub(crate) ecn: u8,
+    /// The interface that it came in by.
+    pub(crate) ifindex: u32,
     /// What stands in the frame before the piece, without the fragment header of IPv6.
     pub(crate) head: usize,
     /// Where the piece begins in the frame.
@@ -46,7 +48,7 @@ impl Fragment {
             let offset = u32::from(u16::from_be_bytes([ip[6] & 0x1f, ip[7]])) * 8;
             let piece = Piece { at: offset, len, more: ip[6] & MORE_V4 != 0 };
             let key = PacketKey { src, dst, id, protocol: ip[9], ifindex: 0 };
-            return Some(Self { key, piece, ecn: ip[1] & 3, head: at, at });
+            return Some(Self { key, piece, ecn: ip[1] & 3, ifindex, head: at, at });
         }
         let (src, dst) = (Addr::v6(*ip[8..].first_chunk()?), Addr::v6(*ip[24..].first_chunk()?));
         let &[_, _, o0, o1, i0, i1, i2, i3] = frame.get(at..end)?.first_chunk::<HEADER_LEN_V6>()?;
@@ -60,7 +62,7 @@ impl Fragment {
             ifindex: if src.is_link_local_v6() { ifindex } else { 0 },
         };
         let piece = Piece { at: offset, len, more: word & 1 != 0 };
-        Some(Self { key, piece, ecn: (ip[1] >> 4) & 3, head: at, at: at + HEADER_LEN_V6 })
+        Some(Self { key, piece, ecn: (ip[1] >> 4) & 3, ifindex, head: at, at: at + HEADER_LEN_V6 })
     }
 
     /// It is all of its packet (RFC 6946).
@@ -76,7 +78,7 @@ pub(crate) fn head(frame: &[u8], fragment: &Fragment) -> (Vec<u8>, u8) {
 }
 
 /// Makes the head of a fragment that of a packet with `bytes` behind its IPv4 header, or its IPv6 header and what follows it.
-/// False: it would be too long.
+/// False: it would be too long, or be in fragments again (`net/ipv6/reassembly.c ipv6_frag_rcv`, `IP6SKB_FRAGMENTED`).
 pub(crate) fn mend(head: &mut [u8], next: u8, bytes: u32, ecn: u8) -> bool {
     let ip = &mut head[ETH_LEN..];
     if ip[0] >> 4 == 4 {
@@ -91,12 +93,21 @@ pub(crate) fn mend(head: &mut [u8], next: u8, bytes: u32, ecn: u8) -> bool {
         ip[10..12].copy_from_slice(&sum);
         return true;
     }
+    if [PROTO_FRAGMENT, PROTO_HOP_BY_HOP].contains(&next) {
+        return false;
+    }
     let Ok(payload) = u16::try_from((ip.len() - IPV6_LEN) as u32 + bytes) else { return false };
     ip[1] = ip[1] & !0x30 | ecn << 4;
     ip[4..6].copy_from_slice(&payload.to_be_bytes());
     let names_next = if ip[6] == PROTO_HOP_BY_HOP { IPV6_LEN } else { 6 };
     ip[names_next] = next;
     true
+}
+
+/// Whether a packet of which this stands before the first piece, `bytes`, is neighbour discovery: that may not come in
+/// fragments (RFC 6980).
+pub(crate) fn is_discovery(head: &[u8], next: u8, bytes: &[u8]) -> bool {
+    head[ETH_LEN] >> 4 == 6 && next == PROTO_ICMPV6 && matches!(bytes, [133..=137, ..])
 }
 
 /// Bytes before a piece of a packet that begins with `frame`, which has no options.

@@ -40,7 +40,7 @@ pub(crate) const PROTO_UDP: u8 = 17;
 pub(crate) const PROTO_TCP: u8 = 6;
 pub(crate) const TCP_LEN: usize = 20;
 const PROTO_ICMP: u8 = 1;
-const PROTO_ICMPV6: u8 = 58;
+pub(crate) const PROTO_ICMPV6: u8 = 58;
 const PROTO_HOP_BY_HOP: u8 = 0;
 const PROTO_FRAGMENT: u8 = 44;
 /// Every hop-by-hop option of the one header that is skipped is at most this long (8-octet units above the first).
