@@ -57,16 +57,16 @@ impl Default for SentErrors {
 impl SentErrors {
     /// Leaves one, if there is room.
     pub(super) fn leave(&self, error: SentError) {
-        // Relaxed: a limit; those who leave at the same time may exceed it by one each.
-        if self.count.load(Ordering::Relaxed) < ERRORS_MAX {
+        // Counted before it can be taken: the count is never below what is there. Relaxed: who is told looks after the push.
+        if self.count.fetch_add(1, Ordering::Relaxed) < ERRORS_MAX {
             self.new.push(error);
-            // Release: pairs with the Acquire in `is_empty`.
-            self.count.fetch_add(1, Ordering::Release);
+        } else {
+            self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.count.load(Ordering::Relaxed) == 0
     }
 
     /// The oldest, and the number of the one behind it.
