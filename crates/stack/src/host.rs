@@ -41,7 +41,8 @@ pub trait Busy: Send + Sync {
 /// What a thread does for the engine where it waits. It holds nothing there.
 ///
 /// In this order: [`poll_deferred`](Self::poll_deferred) if it does not busy poll; and if it sleeps
-/// [`prepare_to_wait`](Self::prepare_to_wait), by way of [`Parker::sleep_in`](crate::wait::park::Parker::sleep_in).
+/// [`prepare_to_wait`](Self::prepare_to_wait), by way of [`Parker::sleep_in`](crate::wait::park::Parker::sleep_in), or
+/// before it sleeps outside.
 pub trait Wait: Send + Sync {
     /// The calling thread has come for packets and will find no busy loop: what was deferred on its CPU is done now, if it is time.
     fn poll_deferred(&self) {}

@@ -14,7 +14,7 @@ use smoltcp::wire::{
 
 use crate::device::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 use crate::event::EventContext;
-use crate::host::{Busy, Host, HostSettings, Lifetime, Wait};
+use crate::host::{Busy, Host, HostSettings, IrqHandOver, Lifetime, Wait};
 use crate::ns::NetNs;
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -41,6 +41,7 @@ pub(crate) struct FakeEngine {
     calls: Mutex<Vec<Call>>,
     in_busy_loop: Mutex<Vec<Action>>,
     in_resume: Mutex<Vec<Action>>,
+    before_sleep: Mutex<Vec<Action>>,
     pub(crate) busy_read: AtomicU32,
     pub(crate) busy_poll: AtomicU32,
     pub(crate) unprivileged: AtomicBool,
@@ -64,6 +65,11 @@ impl FakeEngine {
     /// The next resume does this, once.
     pub(crate) fn during_resume(&self, action: impl FnOnce() + Send + 'static) {
         self.in_resume.lock().unwrap().push(Box::new(action));
+    }
+
+    /// The next sleep does this first, once.
+    pub(crate) fn before_sleep(&self, action: impl FnOnce() + Send + 'static) {
+        self.before_sleep.lock().unwrap().push(Box::new(action));
     }
 
     fn note(&self, call: Call, script: &Mutex<Vec<Action>>) {
@@ -90,7 +96,15 @@ impl HostSettings for FakeEngine {
     }
 }
 
-impl Wait for FakeEngine {}
+impl Wait for FakeEngine {
+    fn prepare_to_wait(&self, _ready: &dyn Fn() -> bool) -> Option<Arc<dyn IrqHandOver>> {
+        let action = self.before_sleep.lock().unwrap().pop();
+        if let Some(action) = action {
+            action();
+        }
+        None
+    }
+}
 
 impl Lifetime for FakeEngine {}
 
@@ -114,6 +128,8 @@ pub(super) struct TestDevice {
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
     pub(super) hashes: Mutex<Vec<u32>>,
     pub(super) full: AtomicBool,
+    /// It is full with as many packets; 0: never.
+    pub(super) full_after: AtomicU32,
     pub(super) down: AtomicBool,
     /// Its discipline takes nothing now.
     pub(super) busy: AtomicBool,
@@ -160,7 +176,8 @@ impl Egress for TestDevice {
         if self.down.load(Ordering::Relaxed) {
             return Err(TxError::Down);
         }
-        if self.full.load(Ordering::Relaxed) {
+        let full_after = self.full_after.load(Ordering::Relaxed) as usize;
+        if self.full.load(Ordering::Relaxed) || full_after > 0 && self.sent.lock().unwrap().len() >= full_after {
             return Err(TxError::Full);
         }
         if self.busy.load(Ordering::Relaxed) {
@@ -180,7 +197,7 @@ impl Egress for TestDevice {
         Ok(())
     }
     fn await_room(&self, _class: &PacketClass, waiter: Arc<dyn OnRoom>) -> bool {
-        let busy = self.busy.load(Ordering::Relaxed);
+        let busy = self.busy.load(Ordering::Relaxed) || self.full.load(Ordering::Relaxed);
         if busy {
             self.waiters.lock().unwrap().push(waiter);
         }

@@ -60,9 +60,11 @@ impl EventContext {
                 }
                 WaitStep::Sleep { .. } if timeout == Timeout::Outside => {
                     drop(held.take());
+                    if state.has_news_before_outside(&has_news) {
+                        wait.on_woken(true);
+                        continue;
+                    }
                     drop(polls);
-                    state.counters.sleeps.add(1);
-                    state.host.watchdog_tick(Clock.now());
                     state.parker.found_nothing(has_news);
                     return Ok(0);
                 }
@@ -89,6 +91,16 @@ impl EventContext {
 }
 
 impl ContextState {
+    /// The caller is about to sleep outside: as before a sleep here, what was deferred for this thread is done first.
+    fn has_news_before_outside(&self, has_news: &dyn Fn() -> bool) -> bool {
+        self.counters.sleeps.add(1);
+        self.host.watchdog_tick(Clock.now());
+        if let Some(cpu) = self.host.prepare_to_wait(has_news) {
+            cpu.end();
+        }
+        has_news()
+    }
+
     /// Moves ready members into `events`, wakes the next sleeper if some are left, and suspends if there were any.
     fn transfer(&self, events: &mut [Event]) -> usize {
         let found = self.table().transfer(&self.queue, events);

@@ -69,6 +69,19 @@ fn readable_until_a_wait_finds_nothing_and_from_the_next_event_on() {
 }
 
 #[test]
+fn what_was_held_back_comes_before_a_sleep_outside() {
+    let (engine, socket) = (Arc::new(FakeEngine::default()), FakeSocket::new());
+    let context = engine.context();
+    context.add(&socket, Interest::IN | Interest::EDGE, 1).unwrap();
+    let descriptor = context.descriptor().unwrap();
+    let held = socket.shared().clone();
+    engine.before_sleep(move || held.deliver(N1));
+    assert_eq!(look(&context), [1]);
+    assert_eq!(look(&context), []);
+    assert!(!is_readable(&descriptor));
+}
+
+#[test]
 fn what_was_there_before_the_descriptor_is_seen() {
     let (context, socket) = (context(), FakeSocket::new());
     context.add(&socket, Interest::IN, 1).unwrap();
