@@ -146,4 +146,10 @@ fn a_datagram_that_is_built_in_place_may_turn_out_short() {
     rig.device.full.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(code(4000), Some(libc::EAGAIN));
     assert_eq!(rig.ns.counters().ip_frag_fails, 1);
+    // One that takes the first: to send the whole again is of no use.
+    rig.device.full.store(false, std::sync::atomic::Ordering::Relaxed);
+    rig.sent();
+    rig.device.full_after.store(1, std::sync::atomic::Ordering::Relaxed);
+    socket.inner().send_buffer.want_nothing();
+    assert_eq!((code(4000), code(4000), rig.sent().len()), (Some(libc::ENOBUFS), Some(libc::EAGAIN), 1));
 }

@@ -118,6 +118,21 @@ fn a_device_that_takes_nothing_now_says_when_it_does() {
 }
 
 #[test]
+fn a_full_ring_says_when_it_has_room() {
+    let rig = Rig::new();
+    let socket = open(&rig, true);
+    let context = EventContext::new(rig.host.clone() as Arc<dyn Host>);
+    context.add(&socket, Interest::OUT | Interest::EDGE, 5).unwrap();
+    assert!(is_out(&context) && !is_out(&context));
+    rig.device.full.store(true, Relaxed);
+    assert!(refused(&socket) && refused(&socket) && !is_out(&context));
+    let waiter = rig.device.waiters.lock().unwrap().pop().expect("it asked to be told");
+    rig.device.full.store(false, Relaxed);
+    assert!(waiter.on_room());
+    assert!(is_out(&context) && !is_out(&context) && !refused(&socket));
+}
+
+#[test]
 fn who_waits_for_credit_has_its_device_look_until_it_has_it() {
     let rig = Rig::new();
     let socket = open(&rig, true);

@@ -98,3 +98,27 @@ impl SentErrors {
         while self.take().is_some() {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_never_below_what_is_there() {
+        let errors = SentErrors::default();
+        let to = SocketAddr::from(([10, 0, 0, 2], 7));
+        let error = SentError { errno: libc::ECONNREFUSED, by: None, icmp: (0, 0), mtu: 0, to };
+        std::thread::scope(|scope| {
+            let leaves = [(); 2].map(|()| scope.spawn(|| (0..10_000).for_each(|_| errors.leave(error))));
+            while leaves.iter().any(|thread| !thread.is_finished()) {
+                errors.clear();
+                assert!(errors.count.load(Ordering::Relaxed) <= ERRORS_MAX + 2);
+            }
+        });
+        errors.clear();
+        assert!(errors.is_empty());
+        (0..70).for_each(|_| errors.leave(error));
+        assert_eq!(std::iter::from_fn(|| errors.take()).count(), ERRORS_MAX);
+        assert!(errors.is_empty());
+    }
+}

@@ -1,7 +1,7 @@
 //! Datagrams that are longer than a packet of the path: cut into fragments, or refused (`napier_core::fragments`).
 //!
 //! They are rare, and built in memory of their own first. The pieces go one after the other by the same transmit queue; a
-//! non-blocking sender that finds no room after the first gets the error, and sends the whole again or not.
+//! non-blocking sender that finds no room after the first has lost the datagram (ENOBUFS): EAGAIN would have it send the first again.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -64,7 +64,8 @@ pub(super) fn send_long(
         };
         if let Err(error) = went {
             // Without it the others are of no use.
-            result = Err(error);
+            let again = error.raw_os_error() == Some(libc::EAGAIN);
+            result = Err(if again && sent > 0 { errno(libc::ENOBUFS) } else { error });
             break;
         }
         sent += 1;

@@ -190,6 +190,7 @@ impl UdpInner {
                     return Err(tables.check_running().err().unwrap_or_else(|| errno(libc::ENETDOWN)));
                 }
                 Err(TxError::Full) if self.nonblocking.load(Ordering::Relaxed) => {
+                    self.ask_device(path, class, Want::Device);
                     return Err(full(tables, path, libc::EAGAIN));
                 }
                 Err(TxError::Busy) if yields >= LOOKS || self.nonblocking.load(Ordering::Relaxed) => {

@@ -137,7 +137,8 @@ impl UdpSocket {
     /// what was told of one that was sent before, as for [`take_error`](Self::take_error); `ENETUNREACH`, `EACCES`,
     /// `EINVAL`, `EAFNOSUPPORT` as for [`connect`](Self::connect); `EHOSTUNREACH` if the neighbour did not answer three
     /// questions; `EAGAIN` (non-blocking) if the send buffer or the discipline has no room, else the call waits until there
-    /// is; without a discipline `EAGAIN` or, after yielding, `ENOBUFS` if the ring is full; `ENETDOWN`; `ESHUTDOWN` if the
+    /// is; without a discipline `EAGAIN` or, after yielding, `ENOBUFS` if the ring is full; `ENOBUFS` (non-blocking) too if there was
+    /// room for some fragments of a long datagram only, which is lost; `ENETDOWN`; `ESHUTDOWN` if the
     /// engine has stopped.
     #[inline]
     pub fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<usize> {
