@@ -153,6 +153,8 @@ impl TcpMachine {
         if quiet && self.sender.queue.is_empty() && self.sender.queue.room() > ROOM_KEPT {
             self.sender.queue.clear();
         }
+        // What is in use now will not be for ever.
+        self.trim_later(now);
     }
 
     /// Gives all memory back: no program will look at it.

@@ -67,6 +67,10 @@ impl Sender {
         if self.sent.is_empty() && !advances {
             return;
         }
+        if brought.again {
+            // Which of them it answers nobody knows (RFC 6298 section 3), unless an echo says so.
+            brought.rtt = None;
+        }
         self.sample(now, answer, advances, &brought);
         let was = self.recovery.phase();
         if advances && was != Phase::Open {

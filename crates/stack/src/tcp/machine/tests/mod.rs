@@ -1,5 +1,6 @@
 //! Two machines over a path that loses, reorders, repeats, delays and is slow; and one machine against scripts, both in made time.
 
+mod clock;
 mod goodput;
 mod hostile;
 mod path;
