@@ -104,11 +104,9 @@ pub(super) struct Patience {
 /// | SYN-SENT | the user time-out, or 127 s | `tcp_syn_retries` = 6 |
 /// | SYN-RECEIVED | 63 s | `tcp_synack_retries` = 5 |
 /// | closed by the program | 60 s without getting on | `tcp_fin_timeout`; the kernel counts retries before FIN-WAIT-2 |
-/// | data unacknowledged | the user time-out, or 924 s | `tcp_write_timeout`, `tcp_retries2` = 15 |
 /// | else, with keep-alive | idle time + interval * probes; with a user time-out that, but not before the first probe had an interval | `tcp_keepalive_timer` |
 /// | else | none | |
-pub(super) fn silence_max(state: TcpState, orphan: bool, unacknowledged: bool, patience: &Patience) -> Option<Span> {
-    let unanswered = patience.user.unwrap_or(Span::from_secs(924));
+pub(super) fn silence_max(state: TcpState, orphan: bool, patience: &Patience) -> Option<Span> {
     match state {
         TcpState::Closed | TcpState::TimeWait => None,
         TcpState::SynSent => Some(patience.user.unwrap_or(Span::from_secs(127))),
@@ -123,19 +121,25 @@ pub(super) fn silence_max(state: TcpState, orphan: bool, unacknowledged: bool, p
         {
             Some(Span::from_secs(60))
         }
-        TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck => Some(unanswered),
+        TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck => None,
         TcpState::Established | TcpState::CloseWait | TcpState::FinWait2 => {
-            let kept = patience.keep.map(|keep| match patience.user {
+            patience.keep.map(|keep| match patience.user {
                 Some(user) => user.max(keep.idle + keep.interval),
                 None => keep.idle + Span { ns: keep.interval.ns.saturating_mul(keep.probes.into()) },
-            });
-            let data = unacknowledged.then_some(unanswered);
-            match (kept, data) {
-                (Some(kept), Some(data)) => Some(kept.min(data)),
-                (kept, data) => kept.or(data),
-            }
+            })
         }
     }
+}
+
+/// How long a peer that is heard may acknowledge nothing of what it owes: the user time-out, or 924 s. Source: `tcp_write_timeout`,
+/// `tcp_retries2` = 15.
+pub(super) fn unanswered_max(state: TcpState, unacknowledged: bool, patience: &Patience) -> Option<Span> {
+    let owes = match state {
+        TcpState::Closed | TcpState::TimeWait | TcpState::SynSent | TcpState::SynReceived => false,
+        TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck => true,
+        TcpState::Established | TcpState::CloseWait | TcpState::FinWait2 => unacknowledged,
+    };
+    owes.then(|| patience.user.unwrap_or(Span::from_secs(924)))
 }
 
 /// When the silence is too long. It begins when the peer was heard last, or when we began to want an answer.

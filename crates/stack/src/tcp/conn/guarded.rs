@@ -175,12 +175,14 @@ impl Core {
     /// When the peer has been silent for too long, with `unsent` bytes that it has not acknowledged.
     #[inline]
     pub(in crate::tcp) fn silence_ends(&self, unsent: usize) -> Deadline {
-        let limit = rules::silence_max(self.state, self.orphan, unsent > 0, &self.patience);
+        let limit = rules::silence_max(self.state, self.orphan, &self.patience);
         if self.orphan {
             // What the peer says counts only as far as the connection gets on.
             return rules::silence_ends(self.got_on, None, limit);
         }
-        rules::silence_ends(self.heard, self.asked, limit)
+        let unanswered = rules::unanswered_max(self.state, unsent > 0, &self.patience);
+        let answer = rules::silence_ends(self.got_on, self.asked, unanswered);
+        rules::silence_ends(self.heard, self.asked, limit).earliest(answer)
     }
 
     /// The pending error, which is pending no more; 0: none. Only that the engine has stopped stays pending.

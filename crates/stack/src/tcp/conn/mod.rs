@@ -106,7 +106,7 @@ pub(crate) struct Conn {
 pub(super) struct Core {
     pub(super) machine: TcpMachine,
     heard: Instant,
-    /// When an orphan got on last. Only orphans need it, but it is loaded beside `heard` before that is known.
+    /// When something was acknowledged last, or a probe of a closed window answered; of an orphan: when it got on last.
     got_on: Instant,
     /// Since when an answer is wanted.
     asked: Option<Instant>,

@@ -44,8 +44,14 @@ impl OwnedConn<'_> {
             counters.count(Counter::ListenDrops);
             return Input::Taken;
         }
-        self.heard = now;
-        if self.machine.input(now, &seg) > 0 {
+        let taken = self.machine.input(now, &seg);
+        if taken.heard {
+            self.heard = now;
+        }
+        if taken.advances && !self.orphan {
+            self.got_on = now;
+        }
+        if taken.bytes > 0 {
             self.received();
             if self.orphan {
                 tables.counters.count(Counter::TcpAbortOnData);

@@ -5,26 +5,27 @@ use napier_core::time::{Deadline, Instant, Span};
 
 use super::segment::Inbound;
 use super::sender::{Acknowledgement, Echo};
-use super::{ANSWERS_IN, ANSWERS_MAX, STAMP_FOR, TcpMachine, TcpState};
+use super::{ANSWERS_IN, ANSWERS_MAX, STAMP_FOR, Taken, TcpMachine, TcpState};
 use crate::wire::flag;
 
 /// Longest round trip that an echo is believed to have taken, in milliseconds.
 const ECHO_MAX_MS: u32 = 1 << 20;
 
 impl TcpMachine {
-    /// Takes a segment. Bytes that came in order by it.
+    /// Takes a segment.
     #[inline]
-    pub(in crate::tcp) fn input(&mut self, now: Instant, seg: &Inbound<'_>) -> u32 {
+    pub(in crate::tcp) fn input(&mut self, now: Instant, seg: &Inbound<'_>) -> Taken {
         let now = self.latest(now);
         match self.state {
-            TcpState::Closed => return 0,
+            TcpState::Closed => return Taken::default(),
             TcpState::SynSent => {
                 self.opening_input(now, seg);
-                return 0;
+                let heard = self.state != TcpState::SynSent;
+                return Taken { bytes: 0, heard, advances: heard };
             }
             TcpState::TimeWait => {
                 self.late(now, seg);
-                return 0;
+                return Taken::default();
             }
             TcpState::SynReceived
             | TcpState::Established
@@ -36,19 +37,21 @@ impl TcpMachine {
         }
         if self.stamped && self.is_outdated(now, seg) {
             self.answer(now, seg);
-            return 0;
+            return Taken::default();
         }
+        let una = self.sender.una;
         if !self.receiver.is_acceptable(seg) {
-            self.take_stray(now, seg);
-            return 0;
+            let heard = self.take_stray(now, seg);
+            return Taken { bytes: 0, heard, advances: heard && self.gets_on(una) };
         }
         if seg.has(flag::RST) {
             self.ends();
-            return 0;
+            return Taken::default();
         }
         if !seg.has(flag::ACK) || !self.take_acknowledgement(now, seg) {
-            return 0;
+            return Taken::default();
         }
+        let advances = self.gets_on(una);
         if self.stamped {
             self.note_stamp(now, seg);
         }
@@ -57,7 +60,14 @@ impl TcpMachine {
         if self.sender.closes && self.sender.fin_is_acknowledged() {
             self.fin_is_acknowledged(now);
         }
-        bytes
+        Taken { bytes, heard: true, advances }
+    }
+
+    /// Whether a segment that was accepted is all that the peer can say for now: it acknowledges something behind `una`, or answers a
+    /// probe of a window that is closed.
+    #[inline]
+    fn gets_on(&self, una: Seq) -> bool {
+        self.sender.una != una || self.sender.sent.is_empty() || self.sender.window == 0
     }
 
     /// RFC 7323 section 5.3; a tick back is none, for a peer that reads its clock before it sends (`TCP_PAWS_WINDOW`).
@@ -107,9 +117,9 @@ impl TcpMachine {
 
     /// A segment that is not acceptable. A peer that probes with a byte which it does not count begins its segments with that byte from
     /// then on; what such a segment acknowledges counts, if it is everything. Source: `tcp_do_segment` of FreeBSD: "keep on processing for
-    /// RST or ACK".
+    /// RST or ACK". Whether it was that.
     #[cold]
-    fn take_stray(&mut self, now: Instant, seg: &Inbound<'_>) {
+    fn take_stray(&mut self, now: Instant, seg: &Inbound<'_>) -> bool {
         self.answer(now, seg);
         let old = self.is_synchronised()
             && seg.flags & (flag::ACK | flag::SYN | flag::RST) == flag::ACK
@@ -123,6 +133,7 @@ impl TcpMachine {
                 self.fin_is_acknowledged(now);
             }
         }
+        old
     }
 
     /// Whether the rest of the segment is to be looked at.
@@ -224,7 +235,8 @@ impl TcpMachine {
         }
     }
 
-    /// A segment in TIME-WAIT: the peer's FIN again, whose acknowledgement got lost, or something old.
+    /// A segment in TIME-WAIT: the peer's FIN again, whose acknowledgement got lost, or something old. What says only that the peer has all
+    /// is not answered: its answer would be answered in turn.
     #[cold]
     fn late(&mut self, now: Instant, seg: &Inbound<'_>) {
         if seg.has(flag::RST) {
@@ -233,7 +245,7 @@ impl TcpMachine {
         if seg.has(flag::FIN) && seg.end() == self.receiver.next {
             self.gone_at = Deadline::after(now, super::TIME_WAIT);
             self.receiver.acks.at_once();
-        } else {
+        } else if seg.seq != self.receiver.next || seg.end() != seg.seq {
             self.answer(now, seg);
         }
     }

@@ -157,6 +157,17 @@ struct Opening {
     stamped: bool,
 }
 
+/// What came of a segment.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tcp) struct Taken {
+    /// Bytes that came in order by it.
+    pub(in crate::tcp) bytes: u32,
+    /// It is of this connection, and not from before.
+    pub(in crate::tcp) heard: bool,
+    /// It has acknowledged something new, or has answered where nothing is under way or may be.
+    pub(in crate::tcp) advances: bool,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(in crate::tcp) struct TcpMachine {

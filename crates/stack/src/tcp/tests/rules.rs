@@ -2,7 +2,7 @@ use napier_core::time::{Deadline, Instant, Span};
 
 use crate::event::Interest;
 use crate::tcp::machine::TcpState;
-use crate::tcp::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max};
+use crate::tcp::rules::{Cause, KeepAlive, Patience, View, error_of, ready, silence_ends, silence_max, unanswered_max};
 use crate::tcp::tests::STATES;
 
 fn views() -> impl Iterator<Item = View> {
@@ -69,7 +69,11 @@ fn silence() {
     let keeps = Patience { keep: Some(keep), user: None };
     let user = |secs| Patience { keep: None, user: Some(Span::from_secs(secs)) };
     let both = |secs| Patience { keep: Some(keep), user: Some(Span::from_secs(secs)) };
-    let secs = |state, orphan, data, of: Patience| silence_max(state, orphan, data, &of).map(|s| s.ns / 1_000_000_000);
+    let secs = |state, orphan, data, of: Patience| {
+        let answer = if orphan { None } else { unanswered_max(state, data, &of) };
+        let least = silence_max(state, orphan, &of).into_iter().chain(answer).min();
+        least.map(|span| span.ns / 1_000_000_000)
+    };
     for state in [TcpState::Established, TcpState::CloseWait, TcpState::FinWait2] {
         assert_eq!(secs(state, false, false, none), None, "an idle connection lives for ever");
         assert_eq!(secs(state, false, true, none), Some(924));
