@@ -175,7 +175,7 @@ impl Reassembly {
         }
     }
 
-    /// What comes by `others` finds a thread at it.
+    /// What `others` leave finds a thread at it.
     #[cfg(test)]
     pub(crate) fn with_owner(&self, others: impl FnOnce()) {
         let _owner = self.open.try_own().expect("no other thread is at it");

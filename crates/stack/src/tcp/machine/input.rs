@@ -5,7 +5,7 @@ use napier_core::time::{Deadline, Instant, Span};
 
 use super::segment::Inbound;
 use super::sender::{Acknowledgement, Echo};
-use super::{ANSWERS_IN, ANSWERS_MAX, STAMP_FOR, Taken, TcpMachine, TcpState};
+use super::{ANSWERS_IN, ANSWERS_MAX, Accepted, STAMP_FOR, TcpMachine, TcpState};
 use crate::wire::flag;
 
 /// Longest round trip that an echo is believed to have taken, in milliseconds.
@@ -14,18 +14,18 @@ const ECHO_MAX_MS: u32 = 1 << 20;
 impl TcpMachine {
     /// Takes a segment.
     #[inline]
-    pub(in crate::tcp) fn input(&mut self, now: Instant, seg: &Inbound<'_>) -> Taken {
+    pub(in crate::tcp) fn input(&mut self, now: Instant, seg: &Inbound<'_>) -> Accepted {
         let now = self.latest(now);
         match self.state {
-            TcpState::Closed => return Taken::default(),
+            TcpState::Closed => return Accepted::default(),
             TcpState::SynSent => {
                 self.opening_input(now, seg);
                 let heard = self.state != TcpState::SynSent;
-                return Taken { bytes: 0, heard, advances: heard };
+                return Accepted { bytes: 0, heard, advances: heard };
             }
             TcpState::TimeWait => {
                 self.late(now, seg);
-                return Taken::default();
+                return Accepted::default();
             }
             TcpState::SynReceived
             | TcpState::Established
@@ -37,19 +37,19 @@ impl TcpMachine {
         }
         if self.stamped && self.is_outdated(now, seg) {
             self.answer(now, seg);
-            return Taken::default();
+            return Accepted::default();
         }
         let una = self.sender.una;
         if !self.receiver.is_acceptable(seg) {
             let heard = self.take_stray(now, seg);
-            return Taken { bytes: 0, heard, advances: heard && self.gets_on(una) };
+            return Accepted { bytes: 0, heard, advances: heard && self.gets_on(una) };
         }
         if seg.has(flag::RST) {
             self.ends();
-            return Taken::default();
+            return Accepted::default();
         }
         if !seg.has(flag::ACK) || !self.take_acknowledgement(now, seg) {
-            return Taken::default();
+            return Accepted::default();
         }
         let advances = self.gets_on(una);
         if self.stamped {
@@ -60,7 +60,7 @@ impl TcpMachine {
         if self.sender.closes && self.sender.fin_is_acknowledged() {
             self.fin_is_acknowledged(now);
         }
-        Taken { bytes, heard: true, advances }
+        Accepted { bytes, heard: true, advances }
     }
 
     /// Whether a segment that was accepted is all that the peer can say for now: it acknowledges something behind `una`, or answers a

@@ -159,7 +159,7 @@ struct Opening {
 
 /// What came of a segment.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tcp) struct Taken {
+pub(in crate::tcp) struct Accepted {
     /// Bytes that came in order by it.
     pub(in crate::tcp) bytes: u32,
     /// It is of this connection, and not from before.
