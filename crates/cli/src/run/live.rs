@@ -34,6 +34,8 @@ pub(crate) struct Live {
     ledger: Ledger,
     instances: Instances,
     watcher: Watcher,
+    /// When the program is looked at again.
+    scans_at: Instant,
     is_watching: bool,
     strict: Option<Strict>,
     meeting: Option<Meeting>,
@@ -51,8 +53,9 @@ impl Live {
         harmed: Receiver<(u32, i32)>,
     ) -> Self {
         let is_watching = !settings.is_empty();
-        let watcher = Watcher::new(settings, roots, Instant::now());
-        Self { signals, ledger, instances, watcher, is_watching, strict: None, meeting: None, harmed }
+        let now = Instant::now();
+        let watcher = Watcher::new(settings, roots, now);
+        Self { signals, ledger, instances, watcher, scans_at: now, is_watching, strict: None, meeting: None, harmed }
     }
 
     /// Starts a program under it, into which a library is loaded if one is named.
@@ -111,7 +114,10 @@ impl Live {
                 None => continue,
             }
             match self.answer()? {
-                Some(true) => due = due.min(Instant::now() + SOON),
+                Some(true) => {
+                    self.scans_at = Instant::now() + SOON;
+                    due = due.min(self.scans_at);
+                }
                 Some(false) => {}
                 // The last process that could make one has ended, which the other thread hears of.
                 None => std::thread::sleep(SOON),
@@ -185,6 +191,10 @@ impl Live {
         for (pid, fd) in self.harmed.try_iter() {
             self.watcher.leave(pid, fd);
         }
+        // The interface is looked at more often than a program with many descriptors.
+        if begun < self.scans_at {
+            return until.min(self.scans_at - begun);
+        }
         let scan = self.watcher.scan(&mut self.ledger, begun);
         let now = Instant::now();
         self.watcher.took(now - begun);
@@ -192,7 +202,9 @@ impl Live {
         if let Some(meeting) = &mut self.meeting {
             crate::say::say(&meeting.look(self.watcher.processes(), now));
         }
-        self.watcher.pause(now).min(until)
+        let pause = self.watcher.pause(now);
+        self.scans_at = now + pause;
+        pause.min(until)
     }
 }
 
