@@ -80,9 +80,9 @@ impl Reactor {
     /// ([`Engine::set_mode`]).
     ///
     /// # Errors
-    /// As [`set_params`](Self::set_params).
+    /// As there; no mode polls for longer than [`BUSY_POLL_USECS_MAX`].
     pub fn set_mode(&self, mode: Mode) -> Result<(), EpollParamsError> {
-        self.set_params(mode.plan().context().unwrap_or_default().into())
+        self.shared.context.set_mode(mode)
     }
 
     /// The busy-polling parameters.

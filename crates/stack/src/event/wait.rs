@@ -76,8 +76,7 @@ impl EventContext {
                 WaitStep::Sleep { until } => {
                     drop(held.take());
                     drop(polls.take());
-                    state.counters.sleeps.add(1);
-                    state.host.watchdog_tick(Clock.now());
+                    state.begins_to_sleep();
                     let ready = state.parker.sleep_in(&*state.host, has_news, until, &Clock);
                     if !ready {
                         state.hand_on();
@@ -91,10 +90,14 @@ impl EventContext {
 }
 
 impl ContextState {
-    /// The caller is about to sleep outside: as before a sleep here, what was deferred for this thread is done first.
-    fn has_news_before_outside(&self, has_news: &dyn Fn() -> bool) -> bool {
+    fn begins_to_sleep(&self) {
         self.counters.sleeps.add(1);
         self.host.watchdog_tick(Clock.now());
+    }
+
+    /// The caller is about to sleep outside: as before a sleep here, what was deferred for this thread is done first.
+    fn has_news_before_outside(&self, has_news: &dyn Fn() -> bool) -> bool {
+        self.begins_to_sleep();
         if let Some(cpu) = self.host.prepare_to_wait(has_news) {
             cpu.end();
         }
