@@ -15,6 +15,8 @@ use super::lines::{How, PageLine};
 
 /// What a command that is no server may take.
 const LONGEST: &str = "300";
+/// What those may take that stand beside all commands of all pages: they end with the test, which may be killed.
+const BESIDE: &str = "7200";
 /// How long a server is left alone before it is interrupted.
 const SERVED: Duration = Duration::from_secs(2);
 /// Who has no privileges.
@@ -124,6 +126,11 @@ impl Machine {
 
     /// A shell there, as root or not.
     fn shell(&self, ns: &str, as_root: bool, text: &str) -> Command {
+        self.shell_for(LONGEST, ns, as_root, text)
+    }
+
+    /// `limit`: after how many seconds it is ended.
+    fn shell_for(&self, limit: &str, ns: &str, as_root: bool, text: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", ns]);
         if !as_root {
@@ -139,7 +146,7 @@ impl Machine {
             ]);
         }
         let path = std::env::var("PATH").unwrap_or_default();
-        command.args(["timeout", "--foreground", "--kill-after=5", LONGEST, "bash", "-euo", "pipefail", "-c", text]);
+        command.args(["timeout", "--foreground", "--kill-after=5", limit, "bash", "-euo", "pipefail", "-c", text]);
         command.env("PATH", format!("{}:{path}", self.folder.join("bin").display())).env("HOME", &self.folder);
         command.env("NAPIER_STATE_DIRECTORY", self.folder.join("state")).env("XDG_RUNTIME_DIR", &self.folder);
         command.env("TERM", "xterm").current_dir(&self.folder).stdin(Stdio::null());
@@ -148,7 +155,7 @@ impl Machine {
     }
 
     fn start(&self, ns: &str, as_root: bool, text: &str) -> Child {
-        let mut command = self.shell(ns, as_root, text);
+        let mut command = self.shell_for(BESIDE, ns, as_root, text);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
     }
 
@@ -159,7 +166,7 @@ impl Machine {
         self.with_memcached();
     }
 
-    /// The program of others. Begun anew if it ended, as everything does that is started here after a while.
+    /// The program of others. Begun anew if a command ended it.
     fn with_memcached(&mut self) -> u32 {
         let ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
         if self.memcached.as_mut().is_none_or(ended) {
@@ -170,7 +177,7 @@ impl Machine {
         descendant(shell, "memcached")
     }
 
-    /// The engine that commands look at, with a client on its device. Begun anew if it ended.
+    /// The engine that commands look at, with a client on its device. Begun anew if a command ended it.
     fn with_engine(&mut self, more: &str) -> u32 {
         if let Some(engine) = self.engine.as_mut()
             && matches!(engine.try_wait(), Ok(None))
