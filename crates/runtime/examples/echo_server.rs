@@ -7,11 +7,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use napier_runtime::control::NapiSet;
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, PollContext};
-use napier_runtime::engine::Engine;
-use napier_runtime::event::{EpollParamsRequest, Event, EventContext, Interest, Timeout, UserEvent};
-use napier_runtime::socket::UdpSocket;
+use napier_runtime::device::PollContext;
+use napier_runtime::event::UserEvent;
+use napier_runtime::prelude::*;
 
 const RUN: Duration = Duration::from_secs(1);
 const STOP: u64 = 1;
@@ -20,23 +18,12 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::builder().start()?;
     let (device, peer) = link(&engine)?;
 
-    // 100 empty looks, 50 us apart, before the interrupt is unmasked; up to 20 ms for the server to come back.
-    engine.napi_set(NapiSet {
-        id: Some(u64::from(device.napi_id(0))),
-        defer_hard_irqs: Some(100),
-        gro_flush_timeout: Some(50_000),
-        irq_suspend_timeout: Some(20_000_000),
-        ..NapiSet::default()
-    })?;
-
-    // Parameters first: a context attaches to an instance when a socket is added or has news.
+    // 100 empty looks, 20 us apart, before the interrupt is unmasked; up to 20 ms for the server to come back.
+    let mode: Mode = "suspend20".parse()?;
+    engine.set_mode(&device, mode)?;
+    // First: a context attaches to an instance when a socket is added or has news.
     let context = EventContext::new(&engine);
-    context.set_params(EpollParamsRequest {
-        busy_poll_usecs: 200,
-        busy_poll_budget: 64,
-        prefer_busy_poll: 1,
-        pad: 0,
-    })?;
+    context.set_mode(mode)?;
     let socket = UdpSocket::builder().nonblocking(true).bind(device.netns(), "10.7.0.1:7".parse()?)?;
     context.add(&socket, Interest::IN, 0)?;
     let stop = UserEvent::new();
@@ -101,11 +88,8 @@ fn ask(device: &DeviceHandle) -> Result<u64, Box<dyn std::error::Error>> {
 /// Two devices that are each other's peer, each in a name space of its own.
 fn link(engine: &Engine) -> Result<(DeviceHandle, DeviceHandle), Box<dyn std::error::Error>> {
     let end = |name: &str, last: u8| EndConfig {
-        name: name.to_owned(),
-        netns: engine.namespace(),
         mac: [2, 0, 0, 7, 0, last],
-        addresses: vec![IfAddr { addr: [10, 7, 0, last].into(), prefix_len: 24 }],
-        irq_cpus: Vec::new(),
+        ..EndConfig::new(name, engine.namespace(), &[IfAddr { addr: [10, 7, 0, last].into(), prefix_len: 24 }])
     };
     Ok(engine.add_link(&LinkConfig::default(), end("server", 1), end("client", 2))?)
 }

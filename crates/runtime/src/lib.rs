@@ -92,10 +92,36 @@ pub mod device {
     pub use napier_core::context::{PerContext, PollContext};
     pub use napier_core::memif::Secret as MemifSecret;
     pub use napier_core::moderation::{Coalesce, CoalesceError};
-    pub use napier_stack::device::IfAddr;
+    pub use napier_stack::device::{IfAddr, ParseIfAddrError};
 
     #[doc(hidden)]
     pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};
+}
+
+/// What a program with sockets on a device begins with.
+///
+/// ```
+/// use napier_runtime::prelude::*;
+///
+/// let engine = Engine::builder().start()?;
+/// let end = |name, mac, ip: &str| Ok::<_, ParseIfAddrError>(EndConfig { mac, ..EndConfig::new(name, engine.namespace(), &[ip.parse()?]) });
+/// let (left, right) = engine.add_link(
+///     &LinkConfig::default(),
+///     end("left", [2, 0, 0, 0, 0, 1], "10.0.0.1/24")?,
+///     end("right", [2, 0, 0, 0, 0, 2], "10.0.0.2/24")?,
+/// )?;
+/// engine.set_mode(&left, "suspend20".parse::<Mode>()?)?;
+/// let [asks, answers] = [UdpSocket::bind(right.netns(), "10.0.0.2:0".parse()?)?, UdpSocket::bind(left.netns(), "10.0.0.1:7".parse()?)?];
+/// asks.send_to(b"hello", answers.local_addr()?)?;
+/// assert_eq!(answers.recv(&mut [0; 16])?, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod prelude {
+    pub use crate::control::mode::Mode;
+    pub use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, MemifConfig, ParseIfAddrError, XdpConfig};
+    pub use crate::engine::Engine;
+    pub use crate::event::{Event, EventContext, Interest, Timeout};
+    pub use crate::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
 }
 
 /// Groups of CPUs: threads that poll the queues which they are given, and share them by a policy.

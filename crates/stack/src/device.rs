@@ -2,19 +2,66 @@
 //!
 //! It is called through a pointer, at most once per packet sent.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use napier_core::time::Instant;
 use napier_core::tx::qdisc::RATE_UNLIMITED;
 
-/// An address of a device with the prefix that is reached through it.
+/// An address of a device with the prefix that is reached through it; as text `192.0.2.10/24`, `2001:db8::10/64`.
+///
+/// ```
+/// use napier_stack::device::IfAddr;
+///
+/// let given: IfAddr = "192.0.2.10/24".parse().unwrap();
+/// assert_eq!((given.prefix_len, given.to_string().as_str()), (24, "192.0.2.10/24"));
+/// // Without a length it is a prefix of its own.
+/// assert_eq!("2001:db8::10".parse::<IfAddr>().unwrap().prefix_len, 128);
+/// assert!("192.0.2.10/33".parse::<IfAddr>().is_err());
+/// ```
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct IfAddr {
     /// The address.
     pub addr: IpAddr,
     /// Bits of the on-link prefix: 0..=32 for IPv4, 0..=128 for IPv6.
     pub prefix_len: u8,
+}
+
+/// A text that is no [`IfAddr`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseIfAddrError {
+    /// No address before the `/`.
+    #[error("`{0}` is no IP address: give one with the length of its prefix, such as 192.0.2.10/24")]
+    Addr(String),
+    /// No length behind the `/`, or one that the family has not.
+    #[error("`/{0}` is no length of a prefix: give 0 to {1}")]
+    Length(String, u8),
+}
+
+impl FromStr for IfAddr {
+    type Err = ParseIfAddrError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIfAddrError> {
+        let (addr, length) = text.split_once('/').map_or((text, None), |(addr, length)| (addr, Some(length)));
+        let addr: IpAddr = addr.parse().map_err(|_| ParseIfAddrError::Addr(addr.to_owned()))?;
+        let most = if addr.is_ipv4() { 32 } else { 128 };
+        let prefix_len = match length {
+            None => most,
+            Some(length) => {
+                let given = length.parse().ok().filter(|given| *given <= most);
+                given.ok_or_else(|| ParseIfAddrError::Length(length.to_owned(), most))?
+            }
+        };
+        Ok(Self { addr, prefix_len })
+    }
+}
+
+impl fmt::Display for IfAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.prefix_len)
+    }
 }
 
 /// Bytes of the largest IP packet of a device, unless it has to be less.

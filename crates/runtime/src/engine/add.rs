@@ -107,16 +107,10 @@ impl Engine {
     /// See [`AddXdpError`]; nothing is changed on the interface then, nor here.
     ///
     /// ```no_run
-    /// # use napier_runtime::device::{EndConfig, IfAddr, XdpConfig};
+    /// # use napier_runtime::device::{EndConfig, XdpConfig};
     /// # use napier_runtime::engine::Engine;
     /// let engine = Engine::builder().start()?;
-    /// let end = EndConfig {
-    ///     name: "xdp0".to_owned(),
-    ///     netns: engine.namespace(),
-    ///     mac: [0; 6],
-    ///     addresses: vec![IfAddr { addr: "192.0.2.10".parse()?, prefix_len: 24 }],
-    ///     irq_cpus: vec![],
-    /// };
+    /// let end = EndConfig::new("xdp0", engine.namespace(), &["192.0.2.10/24".parse()?]);
     /// let device = engine.add_xdp(&XdpConfig::on("eth0"), end)?;
     /// println!("{:?}", device.xdp_info());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -32,6 +32,25 @@ pub struct EndConfig {
     pub irq_cpus: Vec<usize>,
 }
 
+impl EndConfig {
+    /// A device of this name in `netns`, with these addresses; its interrupts are spread over all softirq CPUs.
+    ///
+    /// Its Ethernet address is that of the interface (AF_XDP). What has no interface needs one: set [`mac`](Self::mac).
+    ///
+    /// ```
+    /// # use napier_runtime::device::EndConfig;
+    /// # use napier_runtime::engine::Engine;
+    /// let engine = Engine::builder().start()?;
+    /// let end = EndConfig::new("xdp0", engine.namespace(), &["192.0.2.10/24".parse()?]);
+    /// assert_eq!(end.addresses.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn new(name: &str, netns: NetNs, addresses: &[IfAddr]) -> Self {
+        Self { name: name.to_owned(), netns, mac: [0; 6], addresses: addresses.to_vec(), irq_cpus: Vec::new() }
+    }
+}
+
 /// Why a device was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddDeviceError {

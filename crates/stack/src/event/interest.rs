@@ -162,6 +162,20 @@ pub enum Timeout {
     Outside,
 }
 
+/// As the standard library has it: `None` is for ever.
+///
+/// ```
+/// # use napier_runtime::event::Timeout;
+/// # use std::time::Duration;
+/// assert_eq!(Timeout::from(None), Timeout::Never);
+/// assert_eq!(Timeout::from(Some(Duration::from_millis(5))), Timeout::After(Duration::from_millis(5)));
+/// ```
+impl From<Option<Duration>> for Timeout {
+    fn from(time: Option<Duration>) -> Self {
+        time.map_or(Self::Never, Self::After)
+    }
+}
+
 impl Timeout {
     /// The wait's length; `None` is for ever.
     pub(super) fn span(self) -> Option<Span> {

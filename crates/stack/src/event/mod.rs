@@ -30,6 +30,7 @@
 //! # Beside descriptors of the kernel
 //! A context has a [descriptor](EventContext::descriptor) that is readable when there may be something to report: a program with an event loop of its own puts
 //! it into that loop, and calls [`wait`](EventContext::wait) with [`Timeout::Outside`] when it is readable, until that returns 0. So contexts nest in a kernel's `epoll(7)`.
+//! The other way round, a [`JointContext`] has descriptors of the kernel as members.
 //!
 //! # Cost
 //! The thread that delivers a packet takes no lock and allocates nothing: per context that watches the socket it does
@@ -40,6 +41,9 @@
 mod context;
 mod errors;
 mod interest;
+mod joint;
+#[cfg(feature = "mio")]
+mod mio;
 mod source;
 mod state;
 mod stats;
@@ -51,6 +55,7 @@ pub use crate::host::EventStats;
 pub use context::EventContext;
 pub use errors::{AddError, DeleteError, ModifyError, WaitError};
 pub use interest::{Event, Interest, Timeout};
+pub use joint::JointContext;
 pub use napier_core::event::{EpollParams, EpollParamsError, EpollParamsRequest};
 pub use source::Pollable;
 pub use user::UserEvent;

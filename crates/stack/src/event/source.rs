@@ -15,7 +15,13 @@ use sealed::Watched;
 /// The trait is sealed: readiness has to be published by a protocol that this crate keeps.
 ///
 /// [`UserEvent`]: crate::event::UserEvent
-pub trait Pollable: sealed::Watchable {}
+pub trait Pollable: sealed::Watchable {
+    /// The conditions that hold now, as `poll(2)` of this one with a timeout of 0 tells them. It takes nothing from contexts.
+    #[must_use]
+    fn readiness(&self) -> Interest {
+        self.watched().ready()
+    }
+}
 
 impl<T: sealed::Watchable + ?Sized> Pollable for T {}
 

@@ -1,6 +1,7 @@
 mod busy;
 mod external;
 mod fake;
+mod joint;
 mod levels;
 mod looks;
 mod members;
