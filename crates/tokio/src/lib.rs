@@ -37,11 +37,29 @@
 //! polls in it: other tasks of that thread wait for as long, so a busy-poll time is at most
 //! [`BUSY_POLL_USECS_MAX`].
 
+//!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `axum` | [`TcpListener`] is an `axum::serve::Listener` |
+//! | `tonic` | `TcpListenerStream` for `serve_with_incoming`; a [`TcpStream`] tells its ends to a service |
+//! | `quinn` | `UdpSocket::into_quinn`, for `quinn::Endpoint::new_with_abstract_socket` |
+//!
+//! None is on unless it is asked for. A client of hyper takes a [`TcpStream`] in `hyper_util::rt::TokioIo`, as any stream of tokio.
+
+#[cfg(feature = "axum")]
+mod axum;
+#[cfg(feature = "quinn")]
+mod quinn;
 mod reactor;
 mod socket;
 mod tcp;
+#[cfg(feature = "tonic")]
+mod tonic;
 mod udp;
 
 pub use reactor::{BUSY_POLL_USECS_MAX, Reactor};
 pub use tcp::{TcpListener, TcpStream};
+#[cfg(feature = "tonic")]
+pub use tonic::TcpListenerStream;
 pub use udp::UdpSocket;

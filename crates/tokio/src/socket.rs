@@ -26,6 +26,12 @@ impl<S: Pollable> AsyncSocket<S> {
         self.watching.reactor()
     }
 
+    /// Its reactor hands no events on any more.
+    #[cfg(any(feature = "axum", feature = "quinn", feature = "tonic"))]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.watching.has_ended()
+    }
+
     /// Calls until it would not block.
     pub(crate) fn poll<R>(
         &self,

@@ -1,6 +1,7 @@
 //! TCP: streams and listeners.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
@@ -141,8 +142,22 @@ impl TcpListener {
     /// # Errors
     /// As [`socket::TcpListener::accept`]; ENOSPC if the reactor watches as many sockets as it can.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.watched.wait(Direction::Read, |listener| listener.accept()).await?;
-        Ok((TcpStream::from_napier(self.watched.reactor(), stream)?, peer))
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`accept`](Self::accept).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        let (stream, peer) = ready!(self.watched.poll(cx, Direction::Read, |listener| listener.accept()))?;
+        Poll::Ready(Ok((TcpStream::from_napier(self.watched.reactor(), stream)?, peer)))
+    }
+
+    /// No connection comes any more.
+    #[cfg(any(feature = "axum", feature = "tonic"))]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.watched.has_ended()
     }
 
     /// The own address.

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
+use napier_runtime::event::{Interest, Pollable as _};
 use napier_runtime::socket::{self, MergedDatagram, NetNs, RecvMeta, SendMeta};
 use tokio::io::ReadBuf;
 
@@ -91,6 +92,33 @@ impl UdpSocket {
     /// As [`socket::UdpSocket::send_msg`], but that it waits for room.
     pub async fn send_msg(&self, payload: &[u8], meta: &SendMeta) -> io::Result<usize> {
         self.watched.wait(Direction::Write, |socket| socket.send_msg(payload, meta)).await
+    }
+
+    /// Receives by `call`, which does not block.
+    #[cfg(feature = "quinn")]
+    pub(crate) fn poll_read<R>(
+        &self,
+        cx: &mut Context<'_>,
+        call: impl FnMut(&socket::UdpSocket) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.watched.poll(cx, Direction::Read, call)
+    }
+
+    /// Waits until a datagram may be sent.
+    ///
+    /// # Errors
+    /// The reactor has ended.
+    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watched.poll(cx, Direction::Write, |socket| {
+            let ready = socket.readiness();
+            if ready.intersects(Interest::OUT) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        })
+    }
+
+    /// No event comes any more.
+    #[cfg(feature = "quinn")]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.watched.has_ended()
     }
 
     /// Has a peer from now on.
