@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-testkit", &[]),
     ("napier-verdict", &["napier-rng"]),
     ("napier-tokio", &["napier-runtime"]),
+    ("napier-capi", &["napier-runtime"]),
     ("napier-trial", &["napier-core", "napier-linux", "napier-rng", "napier-verdict"]),
     ("napier-testnet", &["napier-linux", "napier-testkit"]),
     ("napier-kv", &["napier-rng", "napier-ring", "napier-runtime", "napier-linux"]),
