@@ -22,6 +22,7 @@ pub mod rack;
 pub mod ranges;
 pub mod recovery;
 pub mod rtt;
+mod runs;
 pub mod sent;
 pub mod seq;
 pub mod space;

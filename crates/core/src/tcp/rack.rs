@@ -10,7 +10,7 @@
 //!
 //! A tail of which no segment after it can tell is asked for: see [`probe_after`] (section 7).
 
-use crate::tcp::sent::{Sent, SentQueue};
+use crate::tcp::sent::{Sent, SentQueue, is_sent_after};
 use crate::tcp::seq::Seq;
 use crate::time::{Deadline, Instant, Span};
 
@@ -74,7 +74,7 @@ impl Rack {
         if sent.fate.ever_again && (echo_is_older || rtt < least) {
             return;
         }
-        if self.rtt.is_zero() || is_after((sent.at, sent.end), (self.sent_at, self.end)) {
+        if self.rtt.is_zero() || is_sent_after((sent.at, sent.end), (self.sent_at, self.end)) {
             (self.sent_at, self.end) = (sent.at, sent.end);
         }
         self.rtt = Span { ns: rtt.ns.max(1) };
@@ -114,16 +114,16 @@ impl Rack {
         }
         let patience = self.rtt + self.window(look, queue.there());
         let mut next = Deadline::NEVER;
-        queue.judge(|sent| {
-            if !is_after((self.sent_at, self.end), (sent.at, sent.end)) {
-                // Those behind it were sent later still, and sent again later than that.
-                return if sent.fate.ever_again { Some(false) } else { None };
+        queue.lose_oldest(|sent| {
+            if !is_sent_after((self.sent_at, self.end), (sent.at, sent.end)) {
+                return false;
             }
             let ends = sent.at + patience;
             if ends > look.now {
-                next = next.earliest(Deadline::at(ends));
+                // Those that were sent later have their whole patience from then on.
+                next = Deadline::at(ends);
             }
-            Some(ends <= look.now)
+            ends <= look.now
         });
         next
     }
@@ -132,13 +132,8 @@ impl Rack {
     pub fn timed_out(&self, queue: &mut SentQueue, look: &Look) {
         let patience = self.rtt + self.window(look, queue.there());
         let first = queue.first().map(|first| first.start);
-        queue.judge(|sent| Some(Some(sent.start) == first || sent.at + patience <= look.now));
+        queue.lose_each(|sent| Some(sent.start) == first || sent.at + patience <= look.now);
     }
-}
-
-/// Whether one that was sent at `a.0` and ends at `a.1` was sent after the other.
-const fn is_after(a: (Instant, Seq), b: (Instant, Seq)) -> bool {
-    a.0.ns > b.0.ns || a.0.ns == b.0.ns && a.1.is_after(b.1)
 }
 
 /// How long after the last segment was sent the end of the tail is sent again (section 7.2). `single`: not more than one segment is

@@ -10,9 +10,8 @@
 //! Behind the first come the ranges that were told last, most recent first (RFC 2018 section 4), so that each range is told three
 //! times, and an acknowledgement that gets lost hides nothing.
 
-use alloc::vec::Vec;
-
 use crate::tcp::options::BLOCKS_MAX;
+use crate::tcp::runs::Runs;
 use crate::tcp::seq::Seq;
 
 /// Most ranges out of order: a peer that leaves more holes sends some bytes twice.
@@ -50,8 +49,7 @@ impl SackBlock {
 /// The ranges behind the first hole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ranges {
-    /// In order, none touching another. No memory before there is one.
-    all: Vec<SackBlock>,
+    all: Runs,
     /// What was told last, most recent first.
     told: [SackBlock; BLOCKS_MAX],
     told_count: u8,
@@ -85,25 +83,17 @@ impl Ranges {
         if new.start == new.end {
             return true;
         }
-        let first = self.all.partition_point(|range| range.end.is_before(new.start));
-        let behind = self.all[first..].partition_point(|range| !range.start.is_after(new.end)) + first;
-        let mut joined = new;
-        for old in &self.all[first..behind] {
+        let touched = self.all.touching(&new);
+        if touched.is_empty() && self.all.len() >= RANGES_MAX {
+            return false;
+        }
+        for old in self.all.range(touched) {
             let inside = SackBlock { start: new.start.later(old.start), end: new.end.earlier(old.end) };
             if inside.start.is_before(inside.end) && self.twice.is_none() {
                 self.twice = Some(inside);
             }
-            joined = SackBlock { start: joined.start.earlier(old.start), end: joined.end.later(old.end) };
         }
-        if first == behind {
-            if self.all.len() >= RANGES_MAX {
-                return false;
-            }
-            self.all.insert(first, joined);
-        } else {
-            self.all[first] = joined;
-            self.all.drain(first + 1..behind);
-        }
+        let joined = self.all.join(new);
         self.tell_first(joined);
         true
     }
@@ -122,11 +112,10 @@ impl Ranges {
     }
 
     fn advance_over(&mut self, mut next: Seq) -> Seq {
-        let gone = self.all.partition_point(|range| !range.start.is_after(next));
-        if let Some(last) = self.all[..gone].last() {
-            next = next.later(last.end);
+        while let Some(first) = self.all.first().filter(|first| !first.start.is_after(next)) {
+            next = next.later(first.end);
+            self.all.drop_before(next);
         }
-        self.all.drain(..gone);
         self.keep_told(|block| block.end.is_after(next));
         next
     }

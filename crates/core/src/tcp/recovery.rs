@@ -11,9 +11,10 @@
 //! | any | segments are longer than the path takes | as it is (RFC 1191 section 6.5) | timeout |
 //!
 //! Nothing was lost, if an acknowledgement comes that was sent before the first segment that was sent again, as its timestamp says (RFC
-//! 3522, RFC 5682's aim); or when all that was sent again came twice (RFC 3708, `tcp_try_undo_dsack`).
+//! 3522, RFC 5682's aim); or when all that was sent again since it began came twice (RFC 3708, `tcp_try_undo_dsack`).
 
 use crate::tcp::congestion::{Congestion, Control};
+use crate::tcp::ranges::SackBlock;
 use crate::tcp::seq::Seq;
 
 /// What is going on.
@@ -31,6 +32,8 @@ pub enum Phase {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Undo {
     before: Congestion,
+    /// What was not acknowledged when it began (`undo_marker`): what came twice before it is of another time.
+    from: Seq,
     /// The clock of the timestamps when the first segment was sent again.
     first_again: Option<u32>,
     /// Bytes that were sent again and did not come twice.
@@ -86,9 +89,10 @@ impl Recovery {
         self.high
     }
 
-    /// Something is lost. `flight`: bytes that were under way before that was known.
-    pub fn begins(&mut self, congestion: &mut Congestion, sent: Seq, flight: u32) {
-        let undo = Undo { before: *congestion, first_again: None, doubtful: 0, any: false };
+    /// Something is lost. `(from, sent)`: what is not acknowledged, and behind all that was sent; `flight`: bytes that were under way before
+    /// that was known.
+    pub fn begins(&mut self, congestion: &mut Congestion, (from, sent): (Seq, Seq), flight: u32) {
+        let undo = Undo { before: *congestion, from, first_again: None, doubtful: 0, any: false };
         congestion.reduce(flight);
         *self =
             Self { phase: Phase::Repair, high: sent, flight: flight.max(1), delivered: 0, out: 0, undo: Some(undo) };
@@ -137,12 +141,13 @@ impl Recovery {
         }
     }
 
-    /// The time ran out. `pipe`: what is still under way; `again`: not for the first time in a row.
-    pub fn timed_out(&mut self, congestion: &mut Congestion, sent: Seq, flight: u32, pipe: u32, again: bool) {
+    /// The time ran out. `ends` and `flight` as for [`begins`](Self::begins); `pipe`: what is still under way; `again`: not for the first time in
+    /// a row.
+    pub fn timed_out(&mut self, congestion: &mut Congestion, ends: (Seq, Seq), flight: u32, pipe: u32, again: bool) {
         if self.phase == Phase::Open || self.phase == Phase::Timeout && !again {
-            self.begins(congestion, sent, flight);
+            self.begins(congestion, ends, flight);
         }
-        (self.phase, self.high) = (Phase::Timeout, sent);
+        (self.phase, self.high) = (Phase::Timeout, ends.1);
         congestion.timed_out(pipe);
     }
 
@@ -183,10 +188,12 @@ impl Recovery {
         self.phase != Phase::Open && Seq(echo).is_before(Seq(first)) && self.take_back(congestion)
     }
 
-    /// `bytes` of what was sent again came twice. Whether nothing was lost.
-    pub fn came_twice(&mut self, congestion: &mut Congestion, bytes: u32) -> bool {
-        let Some(undo) = self.undo.as_mut().filter(|undo| undo.any) else { return false };
-        undo.doubtful = undo.doubtful.saturating_sub(bytes);
+    /// These bytes came twice. Whether nothing was lost. Source: `net/ipv4/tcp_input.c tcp_check_dsack`, `tcp_try_undo_dsack`.
+    pub fn came_twice(&mut self, congestion: &mut Congestion, twice: SackBlock) -> bool {
+        let Some(undo) = self.undo.as_mut().filter(|undo| undo.any && twice.end.is_after(undo.from)) else {
+            return false;
+        };
+        undo.doubtful = undo.doubtful.saturating_sub(twice.end - twice.start.later(undo.from));
         undo.doubtful == 0 && self.take_back(congestion)
     }
 

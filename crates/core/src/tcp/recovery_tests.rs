@@ -8,6 +8,10 @@ fn reno(segments: u32) -> Congestion {
     congestion
 }
 
+fn twice(start: u32, end: u32) -> SackBlock {
+    SackBlock { start: Seq(start), end: Seq(end) }
+}
+
 fn delivery(pipe: u32, safe: bool) -> Delivery {
     Delivery { bytes: SEGMENT, pipe, safe, segment: SEGMENT }
 }
@@ -16,7 +20,7 @@ fn delivery(pipe: u32, safe: bool) -> Delivery {
 #[test]
 fn the_window_shrinks_as_data_is_delivered() {
     let (mut congestion, mut recovery) = (reno(20), Recovery::default());
-    recovery.begins(&mut congestion, Seq(20_000), 20 * SEGMENT);
+    recovery.begins(&mut congestion, (Seq(0), Seq(20_000)), 20 * SEGMENT);
     assert_eq!((recovery.phase(), congestion.threshold()), (Phase::Repair, 10_000));
     // Three duplicates: the fourth segment has not arrived yet, the first is sent again.
     let mut pipe = 17 * SEGMENT;
@@ -38,7 +42,7 @@ fn the_window_shrinks_as_data_is_delivered() {
 #[test]
 fn the_first_segment_is_sent_again_in_any_case() {
     let (mut congestion, mut recovery) = (reno(20), Recovery::default());
-    recovery.begins(&mut congestion, Seq(0), 20 * SEGMENT);
+    recovery.begins(&mut congestion, (Seq(0), Seq(0)), 20 * SEGMENT);
     recovery.delivered(&mut congestion, &Delivery { bytes: 1, ..delivery(19 * SEGMENT, false) });
     assert!(congestion.window() >= 20 * SEGMENT);
 }
@@ -46,7 +50,7 @@ fn the_first_segment_is_sent_again_in_any_case() {
 #[test]
 fn a_small_window_grows_to_the_threshold_with_safe_acknowledgements() {
     let (mut congestion, mut recovery) = (reno(20), Recovery::default());
-    recovery.begins(&mut congestion, Seq(0), 20 * SEGMENT);
+    recovery.begins(&mut congestion, (Seq(0), Seq(0)), 20 * SEGMENT);
     recovery.sent(SEGMENT);
     recovery.delivered(&mut congestion, &delivery(2 * SEGMENT, false));
     assert_eq!(congestion.window(), 3 * SEGMENT);
@@ -60,16 +64,16 @@ fn a_small_window_grows_to_the_threshold_with_safe_acknowledgements() {
 #[test]
 fn a_timeout_lowers_the_threshold_once() {
     let (mut congestion, mut recovery) = (reno(20), Recovery::default());
-    recovery.timed_out(&mut congestion, Seq(100), 20 * SEGMENT, 0, false);
+    recovery.timed_out(&mut congestion, (Seq(0), Seq(100)), 20 * SEGMENT, 0, false);
     assert_eq!((recovery.phase(), congestion.window(), congestion.threshold()), (Phase::Timeout, SEGMENT, 10_000));
-    recovery.timed_out(&mut congestion, Seq(100), SEGMENT, 0, true);
+    recovery.timed_out(&mut congestion, (Seq(0), Seq(100)), SEGMENT, 0, true);
     assert_eq!(congestion.threshold(), 10_000);
     assert!(!recovery.acknowledged(&mut congestion, Seq(99)));
     assert!(recovery.acknowledged(&mut congestion, Seq(100)));
     // In a repair it was lowered already.
     let (mut congestion, mut recovery) = (reno(20), Recovery::default());
-    recovery.begins(&mut congestion, Seq(100), 20 * SEGMENT);
-    recovery.timed_out(&mut congestion, Seq(100), 9 * SEGMENT, 0, false);
+    recovery.begins(&mut congestion, (Seq(0), Seq(100)), 20 * SEGMENT);
+    recovery.timed_out(&mut congestion, (Seq(0), Seq(100)), 9 * SEGMENT, 0, false);
     assert_eq!((recovery.phase(), congestion.threshold()), (Phase::Timeout, 10_000));
 }
 
@@ -79,11 +83,11 @@ fn what_was_no_loss_is_taken_back() {
         for timeout in [false, true] {
             let (mut congestion, mut recovery) = (reno(20), Recovery::default());
             if timeout {
-                recovery.timed_out(&mut congestion, Seq(100), 20 * SEGMENT, 0, false);
+                recovery.timed_out(&mut congestion, (Seq(0), Seq(100)), 20 * SEGMENT, 0, false);
             } else {
-                recovery.begins(&mut congestion, Seq(100), 20 * SEGMENT);
+                recovery.begins(&mut congestion, (Seq(0), Seq(100)), 20 * SEGMENT);
             }
-            assert!(!recovery.came_twice(&mut congestion, 9), "nothing was sent again");
+            assert!(!recovery.came_twice(&mut congestion, twice(0, 9)), "nothing was sent again");
             recovery.sent_again(1000, Some(u32::MAX));
             recovery.sent_again(1000, Some(3));
             if by_echo {
@@ -91,13 +95,26 @@ fn what_was_no_loss_is_taken_back() {
                 assert!(!recovery.echoed(&mut congestion, 0));
                 assert!(recovery.echoed(&mut congestion, u32::MAX - 1));
             } else {
-                assert!(!recovery.came_twice(&mut congestion, 1000));
-                assert!(recovery.came_twice(&mut congestion, 1000));
+                assert!(!recovery.came_twice(&mut congestion, twice(0, 1000)));
+                assert!(recovery.came_twice(&mut congestion, twice(0, 1000)));
             }
             assert_eq!((recovery.phase(), congestion.window()), (Phase::Open, 20 * SEGMENT));
-            assert!(!recovery.came_twice(&mut congestion, 1000) && !recovery.echoed(&mut congestion, 0));
+            assert!(!recovery.came_twice(&mut congestion, twice(0, 1000)) && !recovery.echoed(&mut congestion, 0));
         }
     }
+}
+
+#[test]
+fn what_came_twice_before_the_loss_takes_nothing_back() {
+    let (mut congestion, mut recovery) = (reno(20), Recovery::default());
+    recovery.begins(&mut congestion, (Seq(u32::MAX - 499), Seq(20_000)), 20 * SEGMENT);
+    recovery.sent_again(1000, None);
+    let before = SackBlock { start: Seq(u32::MAX - 1499), end: Seq(u32::MAX - 499) };
+    assert!(!recovery.came_twice(&mut congestion, before));
+    // Half of it.
+    let across = SackBlock { start: Seq(u32::MAX - 999), end: Seq(0) };
+    assert!(!recovery.came_twice(&mut congestion, across));
+    assert!(recovery.came_twice(&mut congestion, twice(0, 500)));
 }
 
 #[test]

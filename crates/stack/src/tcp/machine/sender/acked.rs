@@ -179,7 +179,9 @@ impl Sender {
             return;
         }
         self.rack.came_twice(self.una, self.next);
-        if self.recovery.came_twice(&mut self.congestion, twice.bytes()) {
+        // Of what is still under way only a copy of ours counts, not one that the network made (`tcp_sacktag_one`).
+        let ours = !twice.end.is_after(self.una) || self.sent.was_sent_again(twice.start);
+        if ours && self.recovery.came_twice(&mut self.congestion, twice) {
             self.nothing_is_lost();
         }
     }
@@ -221,10 +223,9 @@ impl Sender {
 
     /// The first segment is lost, unless it was sent again just now.
     fn lose_first(&mut self) {
-        let Some(first) = self.sent.first().filter(|first| !first.fate.lost && !first.fate.again).copied() else {
-            return;
-        };
-        self.sent.judge(|sent| (sent.start == first.start).then_some(true));
+        if self.sent.first().is_some_and(|first| !first.fate.again) {
+            self.sent.lose_first();
+        }
     }
 
     /// Where the peer says nothing selectively.

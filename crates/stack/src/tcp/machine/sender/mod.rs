@@ -241,10 +241,7 @@ impl Sender {
 
     /// Segments that are longer than the path takes are sent again (RFC 1191 section 6.5). Whether there are.
     pub(super) fn resend_longer(&mut self, now: Instant) -> bool {
-        let full = self.full;
-        let before = self.sent.lost();
-        self.sent.judge(|sent| Some(sent.end - sent.start > full));
-        if self.sent.lost() == before {
+        if !self.sent.cut(self.full, self.end()) {
             return false;
         }
         self.recovery.resized(self.next);

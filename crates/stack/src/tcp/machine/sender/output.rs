@@ -35,9 +35,9 @@ impl Sender {
     fn next_repair(&mut self, now: Instant, clock: Option<u32>) -> Option<Piece> {
         let forced = std::mem::take(&mut self.again_due);
         if self.sent.lost() > 0
-            && let Some(lost) = self.sent.first_lost()
+            && let Some(lost) = self.sent.first_lost().copied()
         {
-            let end = lost.end.earlier(lost.start + self.full);
+            let end = self.fitting(lost.start, lost.end);
             let fits = self.sent.pipe().saturating_add(end - lost.start) <= self.congestion.window();
             if !fits && !forced && self.sent.pipe() > 0 {
                 self.limited_to = Some(self.next);
@@ -58,9 +58,9 @@ impl Sender {
             Some(piece) => Some(piece),
             None => {
                 let last = *self.sent.last().filter(|last| !last.fate.there)?;
-                // Its end: what is behind a segment tells what was lost before it.
-                let start = last.start.later(last.end - self.full.min(last.end - last.start));
-                if start == last.start { Some(self.send_again(now, start, last.end, clock)) } else { None }
+                // The whole of it, with its FIN: what is behind a segment tells what was lost before it.
+                let fits = self.fitting(last.start, last.end) == last.end;
+                fits.then(|| self.send_again(now, last.start, last.end, clock))
             }
         };
         let again = piece.is_some_and(|piece| piece.again);
@@ -68,6 +68,12 @@ impl Sender {
         self.tail_at = Deadline::NEVER;
         self.rto = Deadline::after(now, self.trips.timeout());
         piece
+    }
+
+    /// Up to where a segment reaches that begins at `start`: the FIN needs no room.
+    fn fitting(&self, start: Seq, end: Seq) -> Seq {
+        let full = start + self.full;
+        if end.earlier(self.end()).is_after(full) { full } else { end }
     }
 
     fn send_again(&mut self, now: Instant, start: Seq, end: Seq, clock: Option<u32>) -> Piece {

@@ -65,7 +65,7 @@ impl Sender {
     /// Something is lost. `flight`: what was under way before that was known.
     pub(super) fn loses(&mut self, flight: u32) {
         if self.recovery.phase() == Phase::Open {
-            self.recovery.begins(&mut self.congestion, self.next, flight);
+            self.recovery.begins(&mut self.congestion, (self.una, self.next), flight);
             (self.tail, self.tail_at) = (None, Deadline::NEVER);
         }
     }
@@ -117,7 +117,7 @@ impl Sender {
         self.rack.timed_out(&mut self.sent, &look);
         let again = self.trips.backoffs() > 0;
         let pipe = self.sent.pipe();
-        self.recovery.timed_out(&mut self.congestion, self.next, flight, pipe, again);
+        self.recovery.timed_out(&mut self.congestion, (self.una, self.next), flight, pipe, again);
         self.repeats = 0;
         self.again_due = true;
         self.trips.back_off();
