@@ -15,3 +15,19 @@ fn order_goes_on_where_the_numbers_begin_anew() {
         assert!(!first.is_before(first) && !first.is_after(first));
     }
 }
+
+#[test]
+fn first_numbers_of_the_same_ends_grow() {
+    let at = |ns| Instant::from_ns(ns);
+    for ends in [0, 7, u32::MAX] {
+        assert_eq!(first_number(ends, at(64)) - first_number(ends, at(0)), 1);
+        let (mut before, mut ns) = (first_number(ends, at(0)), 0);
+        // Up to half of their round.
+        for gap_ns in [64, 1000, 1_000_000, 1_000_000_000, 130_000_000_000] {
+            ns += gap_ns;
+            let next = first_number(ends, at(ns));
+            assert!(next.is_after(before), "{ends} {gap_ns}");
+            before = next;
+        }
+    }
+}

@@ -52,7 +52,7 @@ pub(super) fn connect(
         let flow = Flow { local: End { addr: own, port }, peer: target.dst };
         let route = Route::new(tables, flow.local, target);
         let now = Clock.now();
-        let mut machine = TcpMachine::connect(now, &settings.beginning(tcp.secret(&flow, now), &route));
+        let mut machine = TcpMachine::connect(now, &settings.beginning(tcp.numbers(&flow, now), &route));
         machine.set_nodelay(nodelay);
         Arc::new(Conn::new(tcp, flow, route, machine, &busy))
     };
@@ -80,7 +80,7 @@ fn reserve(tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -> Arc<Conn>)
     }
     let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
     // Where the search begins cannot be guessed by a peer that wants to meet the next connection.
-    let first = tcp.secret(&wanted, Clock.now());
+    let first = tcp.chance(&wanted, Clock.now());
     for step in 0..count {
         let offset = (first.wrapping_add(step.into()) % u64::from(count)) as u16;
         let port = EPHEMERAL.start() + offset;

@@ -45,6 +45,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use napier_core::tcp::seq::{Seq, first_number};
 use napier_core::time::Instant;
 use napier_ring::Owned;
 
@@ -67,7 +68,7 @@ use flow::Flow;
 use flows::Flows;
 use limits::Orphans;
 use listener::ListenerInner;
-use machine::{Departure, Inbound};
+use machine::{Departure, Inbound, Numbers};
 use outlet::send_back;
 use wheel::Wheel;
 
@@ -132,10 +133,20 @@ impl Tcp {
         self.listeners.store(Arc::new(listeners));
     }
 
-    /// What the first sequence number of a connection is made of (RFC 6528).
-    fn secret(&self, flow: &Flow, now: Instant) -> u64 {
+    /// The first number of a connection, and where its clock of timestamps begins. Both grow from one connection of two ends to the next, by which
+    /// a peer in TIME-WAIT knows that it is a new one (RFC 6528, RFC 7323 section 5.4). Source: `net/core/secure_seq.c`.
+    fn numbers(&self, flow: &Flow, now: Instant) -> Numbers {
         let (local, peer) = (flow.local, flow.peer);
-        self.keys.hash_one((local.addr, local.port, peer.addr, peer.port, now.ns))
+        let ends = self.keys.hash_one(("first", local.addr, local.port, peer.addr, peer.port));
+        let clock = self.keys.hash_one(("clock", local.addr, peer.addr));
+        // Halves of what cannot be guessed.
+        Numbers { first: first_number(ends as u32, now), clock: clock as u32 }
+    }
+
+    /// A number that no other station can know, another one each time.
+    fn chance(&self, flow: &Flow, now: Instant) -> u64 {
+        let (local, peer) = (flow.local, flow.peer);
+        self.keys.hash_one(("chance", local.addr, local.port, peer.addr, peer.port, now.ns))
     }
 
     /// A number that no other station can know, the same for the same `of`.
@@ -179,11 +190,18 @@ impl Tcp {
 
     /// A SYN that was left to the owner of a connection which has ended since.
     #[cold]
-    fn reopen(&self, arrived: &Arrived<'_>) {
+    fn reopen(&self, arrived: &Arrived<'_>, first: Option<Seq>) {
         let Segment { src, dst, .. } = *arrived.segment;
         if let Some(listener) = self.listeners.load().find(src, dst, arrived.napi_id) {
-            listener.open(self, arrived);
+            listener.open(self, arrived, first);
         }
+    }
+
+    /// Whether a socket listens where a segment goes.
+    #[cold]
+    fn is_listened_to(&self, arrived: &Arrived<'_>) -> bool {
+        let Segment { src, dst, .. } = *arrived.segment;
+        self.listeners.load().find(src, dst, arrived.napi_id).is_some()
     }
 }
 
@@ -228,13 +246,15 @@ pub(crate) fn receive(tcp: Option<&Tcp>, at: &Ingress<'_>, now: Instant, frame: 
     let Some(tcp) = tcp else { return refuse(at, frame, segment) };
     let flow = Flow { local: segment.dst, peer: segment.src };
     let arrived = Arrived { napi_id, ifindex: interface.ifindex, now, segment, packet };
-    if let Some(Input::Taken) = tcp.flows.find(&flow, |conn| conn.input(tcp, &arrived)) {
-        return;
-    }
+    let first = match tcp.flows.find(&flow, |conn| conn.input(tcp, &arrived)) {
+        Some(Input::Taken) => return,
+        Some(Input::Reopen(first)) => first,
+        None => None,
+    };
     if segment.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
         && let Some(listener) = tcp.listeners.load().find(segment.src, segment.dst, napi_id)
     {
-        return listener.open(tcp, &arrived);
+        return listener.open(tcp, &arrived, first);
     }
     refuse(at, frame, segment);
 }

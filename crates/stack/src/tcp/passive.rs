@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::sockopt::{SocketBusy, record_napi_id};
+use napier_core::tcp::seq::Seq;
 
 use super::Tcp;
 use super::by_age::LimitKind;
@@ -18,9 +19,9 @@ use crate::options;
 use crate::tables::path::Destination;
 
 impl ListenerInner<Conn> {
-    /// A SYN that no connection wants.
+    /// A SYN that no connection wants. `first`: our first number, where one with these ends has just gone.
     #[cold]
-    pub(super) fn open(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>) {
+    pub(super) fn open(self: &Arc<Self>, tcp: &Tcp, arrived: &Arrived<'_>, first: Option<Seq>) {
         let tables = &*tcp.tables;
         let Arrived { napi_id, ifindex, now, segment, packet } = *arrived;
         let Some(syn) = Inbound::of_packet(packet) else { return };
@@ -42,7 +43,9 @@ impl ListenerInner<Conn> {
         let route = Route::new(tables, flow.local, Destination { dst: flow.peer, scope });
         let busy = SocketBusy { napi_id, ..options::unpack(self.busy.load(Ordering::Relaxed)) };
         let settings = &self.limits.settings;
-        let machine = TcpMachine::accept(now, &settings.beginning(tcp.secret(&flow, now), &route), &syn);
+        let mut numbers = tcp.numbers(&flow, now);
+        numbers.first = first.unwrap_or(numbers.first);
+        let machine = TcpMachine::accept(now, &settings.beginning(numbers, &route), &syn);
         let conn = Arc::new(Conn::new(tcp, flow, route, machine, &busy));
         self.embryos.counted();
         let mut core = conn.try_own(tcp).expect("no other thread knows it yet");

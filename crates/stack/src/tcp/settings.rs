@@ -3,11 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use napier_core::tcp::seq::Seq;
 use napier_core::time::Span;
 
 use super::congestion::{CongestionControl, control_for};
-use super::machine::{Beginning, Room};
+use super::machine::{Beginning, Numbers, Room};
 use super::outlet::route::Route;
 use super::rules::{KeepAlive, Patience};
 use crate::errno::errno;
@@ -54,11 +53,10 @@ impl Buffers {
 }
 
 impl ConnSettings {
-    /// What a machine begins with. `secret`: a number that no other station can know.
-    pub(super) fn beginning(&self, secret: u64, route: &Route) -> Beginning {
+    /// What a machine begins with.
+    pub(super) fn beginning(&self, numbers: Numbers, route: &Route) -> Beginning {
         Beginning {
-            first: Seq(secret as u32),
-            clock: (secret >> 32) as u32,
+            numbers,
             segment: route.segment(),
             receive: self.buffers.receive,
             send: self.buffers.send,

@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 use napier_core::backlog;
 use napier_core::icmp::BlackHole;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
+use napier_core::tcp::seq::Seq;
 use napier_core::time::{Deadline, Instant};
 use napier_ring::Owned;
 use napier_sys::clock::Clock;
@@ -145,8 +146,9 @@ pub(super) struct Core {
 /// What came of a segment.
 pub(super) enum Input {
     Taken,
-    /// A SYN for a connection that only waits out its end: it is gone now, and the SYN may begin another.
-    Reopen,
+    /// A SYN for a connection that is gone, or has gone now because it only waited out its end: it may begin another, of which our first number
+    /// is then this.
+    Reopen(Option<Seq>),
 }
 
 impl Conn {

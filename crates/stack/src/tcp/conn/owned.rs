@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::backlog;
+use napier_core::tcp::seq::Seq;
 use napier_core::time::{Deadline, Instant};
 use napier_ring::{Owner, Release};
 use napier_sys::clock::Clock;
@@ -45,7 +46,7 @@ struct WorkedOff {
     /// What the notes weighed.
     weight: u64,
     /// SYNs that came to the end of the connection: they may begin another.
-    reopen: Vec<Kept>,
+    reopen: Vec<(Kept, Option<Seq>)>,
 }
 
 impl Conn {
@@ -272,9 +273,9 @@ impl<'a> OwnedConn<'a> {
 
     /// SYNs that waited for the end of this connection begin others.
     #[cold]
-    fn reopen(&self, kept: &[Kept]) {
-        for kept in kept {
-            self.tcp.reopen(&kept.arrived(Clock.now()));
+    fn reopen(&self, kept: &[(Kept, Option<Seq>)]) {
+        for (kept, first) in kept {
+            self.tcp.reopen(&kept.arrived(Clock.now()), *first);
         }
     }
 
@@ -286,8 +287,8 @@ impl<'a> OwnedConn<'a> {
                     let weight = backlog::weight_bytes(kept.packet.len());
                     self.worked_off.get_or_insert_default().weight += weight;
                     let now = Clock.now();
-                    if let Input::Reopen = self.input(&kept.arrived(now)) {
-                        self.worked_off.get_or_insert_default().reopen.push(*kept);
+                    if let Input::Reopen(first) = self.input(&kept.arrived(now)) {
+                        self.worked_off.get_or_insert_default().reopen.push((*kept, first));
                     }
                 }
                 Note::Told(report) => {

@@ -19,12 +19,8 @@ impl OwnedConn<'_> {
         let flags = arrived.segment.flags;
         let counters = &self.tables().counters;
         let opening = flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
-        if opening && !self.dead && self.state == TcpState::TimeWait {
-            self.recycle();
-            return Input::Reopen;
-        }
         if self.dead {
-            return if opening { Input::Reopen } else { Input::Taken };
+            return if opening { Input::Reopen(None) } else { Input::Taken };
         }
         if self.state == TcpState::Closed {
             // In the tables, and its SYN has not left: what comes is for one before it.
@@ -32,6 +28,13 @@ impl OwnedConn<'_> {
         }
         let (tcp, tables) = (self.tcp, self.tables());
         let Some(seg) = Inbound::of_packet(arrived.packet) else { return Input::Taken };
+        if opening
+            && let Some(first) = self.machine.reopens(now, &seg)
+            && tcp.is_listened_to(arrived)
+        {
+            self.recycle();
+            return Input::Reopen(Some(first));
+        }
         if flags & (flag::SYN | flag::RST) != 0 && self.parries(tcp, now, &seg) {
             self.settle(now, Cause::Segment);
             return Input::Taken;

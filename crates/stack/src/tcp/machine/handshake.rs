@@ -13,7 +13,7 @@ impl TcpMachine {
     /// The program connects.
     pub(in crate::tcp) fn connect(now: Instant, begin: &Beginning) -> Self {
         let mut machine = Self::new(TcpState::SynSent, now, begin);
-        machine.sender.next = begin.first + 1;
+        machine.sender.next = begin.numbers.first + 1;
         machine.opening.offer = SynOptions {
             segment_bytes: Some(segment_field(begin.segment)),
             scale: Some(machine.receiver.scale()),
@@ -25,7 +25,7 @@ impl TcpMachine {
     /// A SYN came for a listener.
     pub(in crate::tcp) fn accept(now: Instant, begin: &Beginning, syn: &Inbound<'_>) -> Self {
         let mut machine = Self::new(TcpState::SynReceived, now, begin);
-        machine.sender.next = begin.first + 1;
+        machine.sender.next = begin.numbers.first + 1;
         machine.agree(now, syn, None);
         machine.sender.window_begins(syn.window.into(), syn.seq, Seq(0));
         machine
@@ -84,6 +84,19 @@ impl TcpMachine {
             self.state = TcpState::SynReceived;
             self.opening.due = true;
         }
+    }
+
+    /// Whether a SYN may begin a new connection in place of this one, which waits out its end; the number of its first byte then (RFC 9293
+    /// section 3.10.7.4, RFC 6191). Source: `net/ipv4/tcp_minisocks.c tcp_timewait_state_process`.
+    pub(in crate::tcp) fn reopens(&self, now: Instant, syn: &Inbound<'_>) -> Option<Seq> {
+        if self.state != TcpState::TimeWait || self.stamped && self.is_outdated(now, syn) {
+            return None;
+        }
+        let later = |value| self.stamped && Seq(value).is_after(Seq(self.clocks.recent));
+        let newer =
+            syn.seq.is_after(self.receiver.next) || syn.options.stamps.is_some_and(|stamps| later(stamps.value));
+        // Behind all that a window without end would have let us send.
+        newer.then(|| self.sender.next + (u32::from(u16::MAX) + 2))
     }
 
     /// Our SYN is acknowledged.

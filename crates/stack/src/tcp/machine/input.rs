@@ -72,7 +72,7 @@ impl TcpMachine {
 
     /// RFC 7323 section 5.3; a tick back is none, for a peer that reads its clock before it sends (`TCP_PAWS_WINDOW`).
     #[inline]
-    fn is_outdated(&self, now: Instant, seg: &Inbound<'_>) -> bool {
+    pub(super) fn is_outdated(&self, now: Instant, seg: &Inbound<'_>) -> bool {
         let Some(stamps) = seg.options.stamps else {
             // Section 3.2: it should have one. Resets need none.
             return false;

@@ -17,6 +17,7 @@
 //! | FIN-WAIT-2 | FIN | TIME-WAIT | the same |
 //! | CLOSING, LAST-ACK | our FIN is acknowledged | TIME-WAIT, CLOSED | the same |
 //! | TIME-WAIT | FIN: ACK | TIME-WAIT, from the beginning | the same |
+//! | TIME-WAIT | SYN that is newer than the connection | a new connection | 3.10.7.4, RFC 6191 |
 //! | TIME-WAIT | [`TIME_WAIT`] is over | CLOSED | 3.6.1 |
 //! | all but SYN-SENT and TIME-WAIT | RST with the number that is expected | CLOSED | RFC 5961 section 3.2 |
 //! | any | the program aborts: RST, unless the peer knows nothing of the connection | CLOSED | 3.10.5 |
@@ -108,13 +109,18 @@ impl Room {
     }
 }
 
+/// Where the numbers of a machine begin, which no other station can know.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(in crate::tcp) struct Numbers {
+    pub(in crate::tcp) first: Seq,
+    /// The clock of its timestamps.
+    pub(in crate::tcp) clock: u32,
+}
+
 /// What a machine begins with.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::tcp) struct Beginning {
-    /// Its first number, which no other station can know.
-    pub(in crate::tcp) first: Seq,
-    /// Where the clock of its timestamps begins, likewise.
-    pub(in crate::tcp) clock: u32,
+    pub(in crate::tcp) numbers: Numbers,
     /// Bytes that a packet of the path has behind its IP header and the 20 bytes of TCP's.
     pub(in crate::tcp) segment: u32,
     pub(in crate::tcp) receive: Room,
@@ -204,12 +210,12 @@ impl TcpMachine {
         Self {
             state,
             latest: now,
-            clocks: Clocks { zero: begin.clock, recent: 0, recent_at: now },
+            clocks: Clocks { zero: begin.numbers.clock, recent: 0, recent_at: now },
             stamped: false,
-            sender: Sender::new(now, begin.first, segment, begin.send, begin.control),
+            sender: Sender::new(now, begin.numbers.first, segment, begin.send, begin.control),
             receiver: Receiver::new(now, begin.receive, segment),
             opening: Opening { due: true, again: false, sent_at: now, offer: SynOptions::default(), stamped: true },
-            first: begin.first,
+            first: begin.numbers.first,
             keep: None,
             keep_at: Deadline::NEVER,
             probe: false,

@@ -7,6 +7,7 @@ mod limits;
 mod owned;
 mod rules;
 mod segments;
+mod time_wait;
 mod told;
 
 pub(super) use crate::tcp::machine::tests::STATES;

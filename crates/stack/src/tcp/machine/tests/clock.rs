@@ -5,7 +5,7 @@ use napier_core::tcp::options::{Options, Stamps};
 use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 
-use crate::tcp::machine::{Beginning, Inbound, Room, TcpMachine};
+use crate::tcp::machine::{Beginning, Inbound, Numbers, Room, TcpMachine};
 use crate::wire::flag;
 
 fn at(secs: u64) -> Instant {
@@ -15,7 +15,13 @@ fn at(secs: u64) -> Instant {
 /// A connection of a listener, its SYN|ACK not yet sent.
 fn accepted(now: Instant) -> TcpMachine {
     let (first, control) = (Seq(100), Control::Cubic);
-    let begin = Beginning { first, clock: 5, segment: 1460, receive: Room::RECEIVE, send: Room::SEND, control };
+    let begin = Beginning {
+        numbers: Numbers { first, clock: 5 },
+        segment: 1460,
+        receive: Room::RECEIVE,
+        send: Room::SEND,
+        control,
+    };
     let options = Options { stamps: Some(Stamps { value: 1, echo: 0 }), ..Options::default() };
     let syn = Inbound { seq: Seq(0), ack: Seq(0), flags: flag::SYN, window: 60_000, options, payload: &[] };
     TcpMachine::accept(now, &begin, &syn)

@@ -7,7 +7,7 @@ use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 use napier_rng::{Xoshiro256PlusPlus, below, stream};
 
-use crate::tcp::machine::{Beginning, Inbound, Room, TcpMachine};
+use crate::tcp::machine::{Beginning, Inbound, Numbers, Room, TcpMachine};
 use crate::wire::flag;
 
 const PAYLOAD: [u8; 3000] = [7; 3000];
@@ -62,8 +62,13 @@ fn noise_harms_nobody() {
         let mut now = Instant::ZERO + Span::from_secs(1);
         let receive = if seed % 2 == 0 { Room::fixed(20_000) } else { Room::RECEIVE };
         let control = [Control::None, Control::Reno, Control::Cubic][seed as usize % 3];
-        let begin =
-            Beginning { first: Seq(u32::MAX - 50_000), clock: 5, segment: 1460, receive, send: Room::SEND, control };
+        let begin = Beginning {
+            numbers: Numbers { first: Seq(u32::MAX - 50_000), clock: 5 },
+            segment: 1460,
+            receive,
+            send: Room::SEND,
+            control,
+        };
         let mut options = Options::default();
         options.syn.selective = seed % 3 != 0;
         options.syn.scale = (seed % 4 == 0).then_some(7);
@@ -78,7 +83,7 @@ fn noise_harms_nobody() {
             now += Span::from_us(u64::from(below(&mut rng, 20_000)));
             let mut seg = drawn(&mut rng, &machine);
             if step == 0 {
-                seg = Inbound { seq: seq + 1, ack: begin.first + 1, flags: flag::ACK, payload: &[], ..seg };
+                seg = Inbound { seq: seq + 1, ack: begin.numbers.first + 1, flags: flag::ACK, payload: &[], ..seg };
                 seg.options.stamps = None;
             }
             if seg.has(flag::RST) && step < 1000 {

@@ -5,6 +5,7 @@ mod goodput;
 mod hostile;
 mod path;
 mod scripts;
+mod time_wait;
 mod transfers;
 
 use super::TcpState;
