@@ -92,6 +92,7 @@ pub mod device {
     pub use napier_core::context::{PerContext, PollContext};
     pub use napier_core::memif::Secret as MemifSecret;
     pub use napier_core::moderation::{Coalesce, CoalesceError};
+    pub use napier_memif::AddInterfaceError;
     pub use napier_stack::device::{IfAddr, ParseIfAddrError};
 
     #[doc(hidden)]

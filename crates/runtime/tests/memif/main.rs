@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
-use napier_runtime::device::{AddMemifError, MemifConfig, MemifRole, MemifSecret, MemifSocketError};
+use napier_runtime::device::{AddInterfaceError, AddMemifError, MemifConfig, MemifRole, MemifSecret, MemifSocketError};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
 use napier_runtime::socket::{TcpListener, TcpStream};
@@ -243,7 +243,7 @@ fn several_interfaces_share_a_socket() {
     };
     let servers = [add(0), add(1)];
     let again = engine.add_memif(config(MemifRole::Server, &socket), end(&netns[0], "memif2", TESTED_MAC, TESTED_V4));
-    assert!(matches!(again, Err(AddMemifError::IdTaken { id: 0, .. })));
+    assert!(matches!(again, Err(AddMemifError::Interface(AddInterfaceError::IdTaken { id: 0, .. }))));
     let clients = [1, 0].map(|id| Side::new(MemifConfig { id, ..config(MemifRole::Client, &socket) }));
     datagrams(servers[1].linked(), clients[0].linked(), 10);
     datagrams(servers[0].linked(), clients[1].linked(), 10);
@@ -263,17 +263,26 @@ fn a_socket_file_is_replaced_only_if_nobody_listens() {
         engine.add_memif(config(MemifRole::Server, &socket), end)
     };
     std::fs::write(&path, "precious").unwrap();
-    assert!(matches!(add("a"), Err(AddMemifError::Socket(MemifSocketError::NotASocket { .. }))));
+    assert!(matches!(
+        add("a"),
+        Err(AddMemifError::Interface(AddInterfaceError::Socket(MemifSocketError::NotASocket { .. })))
+    ));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     std::fs::remove_file(&path).unwrap();
     // A listener of another kind is somebody's as well.
     let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    assert!(matches!(add("a"), Err(AddMemifError::Socket(MemifSocketError::Taken { .. }))));
+    assert!(matches!(
+        add("a"),
+        Err(AddMemifError::Interface(AddInterfaceError::Socket(MemifSocketError::Taken { .. })))
+    ));
     // Its file stays behind.
     drop(other);
     assert!(path.exists());
     let server = Side::new(config(MemifRole::Server, &socket));
-    assert!(matches!(add("a"), Err(AddMemifError::Socket(MemifSocketError::Taken { .. }))));
+    assert!(matches!(
+        add("a"),
+        Err(AddMemifError::Interface(AddInterfaceError::Socket(MemifSocketError::Taken { .. })))
+    ));
     let client = Side::new(config(MemifRole::Client, &socket));
     datagrams(server.linked(), client.linked(), 5);
     drop(server);
@@ -291,14 +300,20 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(add(&|config| config.queues = 0), Err(AddMemifError::Shape(_))));
     assert!(matches!(add(&|config| config.queues = 65), Err(AddMemifError::Shape(_))));
     assert!(matches!(add(&|config| config.ring_size = 100), Err(AddMemifError::Shape(_))));
-    assert!(matches!(add(&|config| config.frame_bytes = 65536), Err(AddMemifError::Layout(_))));
+    assert!(matches!(
+        add(&|config| config.frame_bytes = 65536),
+        Err(AddMemifError::Interface(AddInterfaceError::FrameBytes { .. }))
+    ));
     for path in ["", "@", "a\0b", &"x".repeat(200)] {
         let refused = add(&|config| config.socket = path.to_owned());
-        assert!(matches!(refused, Err(AddMemifError::Socket(MemifSocketError::Path { .. }))), "{path:?}");
+        assert!(
+            matches!(refused, Err(AddMemifError::Interface(AddInterfaceError::Socket(MemifSocketError::Path { .. })))),
+            "{path:?}"
+        );
     }
     assert!(matches!(
         add(&|config| config.socket = "/no/such/folder/socket".to_owned()),
-        Err(AddMemifError::Socket(MemifSocketError::System { .. }))
+        Err(AddMemifError::Interface(AddInterfaceError::Socket(MemifSocketError::System { .. })))
     ));
     assert!(add(&|_| ()).is_ok());
     assert!(matches!(add(&|config| config.id = 1), Err(AddMemifError::Device(_))), "the name is taken");

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use napier_memif::drive::Kick;
 use napier_ring::Frame;
 use napier_ring::memif::BadDescriptor;
 use napier_ring::memif::remote::{Landing, Receiver, Sender};
 
-use super::Kick;
 use crate::port::{RxHome, RxRing, TxFull, TxHome, TxRing, take_copied};
 
 /// The receive end.

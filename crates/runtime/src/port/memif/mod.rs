@@ -1,57 +1,29 @@
 //! memif with a peer in another process: Napier, DPDK, VPP, or another program that speaks memif 2.0.
 //!
-//! A device of this kind comes up when a peer connects and loses carrier when it goes; it is there all the time. The
-//! server listens on a Unix socket, several devices on one socket if their numbers differ; the client connects, again
-//! and again, and owns the memory. One thread per engine (`control`) does all that waits: it accepts, connects, shakes
-//! hands by the rules of [`napier_core::memif`] and notices that a peer has gone. Packets never pass through it.
-//!
-//! The peer is hostile until proven otherwise, and it cannot be proven: no frame lives in shared memory, nothing in it is
-//! read twice, and its files must be sealed so that no access can fail ([`napier_sys::mmap`]).
+//! A device of this kind comes up when a peer connects and loses carrier when it goes; it is there all the time. All that waits
+//! is done by two threads per engine (`control`), by the control channel of [`napier_memif`]; packets never pass through it.
 
-mod access;
-mod attachment;
-mod client;
 mod control;
-mod down;
 mod ends;
-mod guard;
+mod handler;
 mod line;
-mod poll;
-mod port;
-mod server;
-mod socket;
-mod state;
 
-pub use access::MemifAccess;
 pub(crate) use control::Control;
 pub(crate) use ends::{MemifRx, MemifTx};
-use line::Kick;
 pub(crate) use line::MemifLine;
-pub use socket::MemifSocketError;
+pub use napier_memif::{MemifAccess, MemifRole, MemifSocketError};
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use napier_core::memif::{LOG2_RING_SIZE_MAX, RegionLayout, Secret};
+use napier_memif::drive::GAP_BYTES;
+use napier_memif::{AddInterfaceError, InterfaceConfig, Secret};
 use napier_ring::{ArenaConfig, FramePool, FrameTable};
 
 use crate::port::link::{LinkConfig, LinkError};
 use crate::port::{AddDeviceError, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use napier_sys::mmap::private_memory;
-use socket::SocketPath;
-
-/// Between frames and between buffers: makes the stride no power of two, so that packet heads spread over the cache sets.
-const GAP_BYTES: u32 = 64;
-
-/// Which side of a memif a device is.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum MemifRole {
-    /// Listens, and uses the client's memory.
-    Server,
-    /// Connects, and owns the memory.
-    Client,
-}
 
 /// A memif device with its peer in another process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -127,18 +99,14 @@ impl MemifConfig {
             ..LinkConfig::default()
         };
         link.check()?;
-        self.layout()?;
-        Ok(SocketPath(self.socket.clone()).check()?)
+        Ok(self.interface().check()?)
     }
 
-    /// What a client shares.
-    fn layout(&self) -> Result<RegionLayout, AddMemifError> {
-        let buffer_bytes = self.frame_bytes + GAP_BYTES;
-        RegionLayout::new(self.queues, self.queues, self.log2_ring_size(), buffer_bytes).map_err(AddMemifError::Layout)
-    }
-
-    fn log2_ring_size(&self) -> u8 {
-        (self.ring_size.ilog2() as u8).min(LOG2_RING_SIZE_MAX) // at most 31
+    /// What the peer has to do with.
+    fn interface(&self) -> InterfaceConfig {
+        let &Self { role, id, secret, access, queues, ring_size, frame_bytes, retry, .. } = self;
+        let socket = self.socket.clone();
+        InterfaceConfig { role, socket, id, secret, access, queues, ring_size, frame_bytes, retry }
     }
 
     fn frames_per_home(&self) -> u32 {
@@ -155,26 +123,9 @@ pub enum AddMemifError {
     /// Its queues, rings or frames cannot be.
     #[error(transparent)]
     Shape(#[from] LinkError),
-    /// The shared memory cannot be.
-    #[error("the shared memory cannot be laid out: {0}")]
-    Layout(napier_core::memif::RegionLayoutError),
-    /// The control socket.
+    /// Its control socket or its shared memory cannot be, or it is there already.
     #[error(transparent)]
-    Socket(#[from] MemifSocketError),
-    /// A server of this engine has the number.
-    #[error("interface id {id} on {socket} exists already: choose another id")]
-    IdTaken {
-        /// The number.
-        id: u32,
-        /// The socket.
-        socket: String,
-    },
-    /// Another device of this engine is on the socket.
-    #[error("{socket} is there already for other users: give all devices on it the same access")]
-    OtherAccess {
-        /// The socket.
-        socket: String,
-    },
+    Interface(#[from] AddInterfaceError),
     /// No memory for frames.
     #[error("{bytes} bytes of memory for frames: {source}; use fewer queues or smaller rings")]
     Memory {

@@ -13,16 +13,16 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 
-use super::MemifAccess;
+use crate::access::MemifAccess;
 
 /// Clients that may wait for an accept; the system may allow less (`net.core.somaxconn`). The others are told to try again.
 const BACKLOG: i32 = 1024;
 
 /// Where a server listens: a path, or `@` and a name without file (Linux's abstract names).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct SocketPath(pub(super) String);
+pub(crate) struct SocketPath(pub(crate) String);
 
-/// Why the engine cannot listen there.
+/// Why nothing can listen there.
 #[derive(Debug, thiserror::Error)]
 pub enum MemifSocketError {
     /// No socket can have this path.
@@ -77,7 +77,7 @@ impl SocketPath {
     /// # Errors
     ///
     /// [`MemifSocketError::Path`].
-    pub(super) fn check(&self) -> Result<(), MemifSocketError> {
+    pub(crate) fn check(&self) -> Result<(), MemifSocketError> {
         self.address().map(drop)
     }
 
@@ -86,7 +86,7 @@ impl SocketPath {
     /// # Errors
     ///
     /// As `connect(2)`: mostly that no program listens.
-    pub(super) fn connect(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn connect(&self) -> io::Result<OwnedFd> {
         let address = self.address().map_err(io::Error::other)?;
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address)?;
@@ -98,7 +98,7 @@ impl SocketPath {
     /// # Errors
     ///
     /// See [`MemifSocketError`].
-    pub(super) fn listen(&self, access: MemifAccess) -> Result<Listening, MemifSocketError> {
+    pub(crate) fn listen(&self, access: MemifAccess) -> Result<Listening, MemifSocketError> {
         let path = || self.0.clone();
         let system = |source: io::Error| MemifSocketError::System { path: path(), source };
         let address = self.address()?;
@@ -151,14 +151,14 @@ fn new_socket() -> io::Result<OwnedFd> {
 }
 
 /// A listening socket; its file is removed when it is dropped.
-pub(super) struct Listening {
+pub(crate) struct Listening {
     socket: OwnedFd,
     path: SocketPath,
 }
 
 impl Listening {
     /// The next client; `None` = there is none.
-    pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Some(socket)),
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
@@ -183,7 +183,7 @@ impl Drop for Listening {
 }
 
 /// What a read came to.
-pub(super) enum Received {
+pub(crate) enum Received {
     /// Nothing is there now.
     Nothing,
     /// The peer has closed.
@@ -197,7 +197,7 @@ pub(super) enum Received {
 /// # Errors
 ///
 /// As `recvmsg(2)`.
-pub(super) fn receive(socket: &OwnedFd) -> io::Result<Received> {
+pub(crate) fn receive(socket: &OwnedFd) -> io::Result<Received> {
     let mut bytes = [0; MESSAGE_BYTES + 1];
     // More descriptors than this are closed by the kernel.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -228,7 +228,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Received> {
 /// # Errors
 ///
 /// As `sendmsg(2)`.
-pub(super) fn send(socket: &OwnedFd, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+pub(crate) fn send(socket: &OwnedFd, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let bytes = message.encode();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -27,7 +27,7 @@ impl Default for MemifAccess {
 
 impl MemifAccess {
     /// Whether a client may connect, as the permissions of a file say: those of the first class that it is in count.
-    pub(super) fn allows(&self, client: PeerCred, own_uid: u32, own_gid: u32) -> bool {
+    pub(crate) fn allows(&self, client: PeerCred, own_uid: u32, own_gid: u32) -> bool {
         let bit = if client.uid == 0 {
             return true;
         } else if client.uid == own_uid {
@@ -43,7 +43,7 @@ impl MemifAccess {
 
 /// Which of the clients that shake hands has to go, so that another can begin: the oldest of the process that has most of
 /// them, of the user that has most of them. So a flood of connections is in its own way first.
-pub(super) fn first_to_go(clients: impl Iterator<Item = (u64, PeerCred)> + Clone) -> Option<u64> {
+pub(crate) fn first_to_go(clients: impl Iterator<Item = (u64, PeerCred)> + Clone) -> Option<u64> {
     let most = |of: &dyn Fn(PeerCred) -> Option<(u32, i32)>| {
         let mut counts = BTreeMap::new();
         clients.clone().filter_map(|(_, who)| of(who)).for_each(|key| *counts.entry(key).or_insert(0) += 1);

@@ -10,15 +10,15 @@ use napier_ring::Mapping;
 use napier_ring::memif::remote::{C2sSender, Receiver, S2cReceiver, Sender, SlotBuffers};
 use napier_ring::memif::{RingEnd, RingView};
 
-use super::attachment::{Attachment, PROGRAM, RingPair};
-use super::down::Down;
-use super::line::new_eventfd;
-use super::socket::send;
-use super::{GAP_BYTES, MemifConfig};
+use crate::attachment::{Attachment, PROGRAM, RingPair};
+use crate::config::{GAP_BYTES, InterfaceConfig};
+use crate::disconnect::Disconnect;
+use crate::kick::new_eventfd;
+use crate::socket::send;
 use napier_sys::mmap::shared_memory;
 
 /// What the connecting side knows of a connection.
-pub(super) struct ClientSide {
+pub(crate) struct ClientSide {
     handshake: ClientHandshake,
     region: Option<Region>,
 }
@@ -33,7 +33,7 @@ struct Region {
 }
 
 /// What came of a message.
-pub(super) enum ClientStep {
+pub(crate) enum ClientStep {
     /// Wait for the next.
     Wait,
     /// The server is ready: attach.
@@ -42,13 +42,13 @@ pub(super) enum ClientStep {
 
 impl ClientSide {
     /// A connection that was made; the server speaks first.
-    pub(super) fn new(config: &MemifConfig, layout: RegionLayout) -> Self {
+    pub(crate) fn new(config: &InterfaceConfig, layout: RegionLayout) -> Self {
         let client = ClientConfig { name: Name::new(PROGRAM), id: config.id, secret: config.secret, layout };
         Self { handshake: ClientHandshake::new(client), region: None }
     }
 
     /// A message came.
-    pub(super) fn on_message(&mut self, socket: &OwnedFd, message: &Message) -> Result<ClientStep, Down> {
+    pub(crate) fn on_message(&mut self, socket: &OwnedFd, message: &Message) -> Result<ClientStep, Disconnect> {
         match self.handshake.on_message(message) {
             ClientDecision::Send { message, descriptor } => {
                 if descriptor == Some(Descriptor::Region) {
@@ -60,17 +60,17 @@ impl ClientSide {
             }
             ClientDecision::Connected(_) => Ok(ClientStep::Attach(self.attachment()?)),
             ClientDecision::Refuse(fault) => Err(fault.into()),
-            ClientDecision::Ended(reason) => Err(Down::ByPeer(reason)),
+            ClientDecision::Ended(reason) => Err(Disconnect::ByPeer(reason)),
         }
     }
 
     /// Bytes came that are no message.
-    pub(super) fn refuse(&mut self, fault: Fault) -> Down {
+    pub(crate) fn refuse(&mut self, fault: Fault) -> Disconnect {
         let _ = self.handshake.refuse(fault);
         fault.into()
     }
 
-    fn attachment(&mut self) -> Result<Attachment, Down> {
+    fn attachment(&mut self) -> Result<Attachment, Disconnect> {
         let layout = *self.handshake.layout();
         let Region { mapping, c2s, s2c, .. } = self.region.take().expect("made before it was announced");
         let (stride, slots) = (layout.buffer_bytes(), 1 << layout.log2_ring_size());
@@ -93,11 +93,11 @@ impl ClientSide {
 }
 
 impl Region {
-    fn new(layout: &RegionLayout) -> Result<Self, Down> {
+    fn new(layout: &RegionLayout) -> Result<Self, Disconnect> {
         let bytes = layout.len() as usize; // below 4 GiB
         let (file, mapping) = shared_memory(bytes)?;
         let mapping = Arc::new(mapping);
-        let ring = |c2s, index| -> Result<_, Down> {
+        let ring = |c2s, index| -> Result<_, Disconnect> {
             let offset = layout.ring(c2s, index) as usize;
             let view = RingView::new(&mapping, offset, layout.log2_ring_size(), RingEnd::Client)?;
             // Before the server knows of it, and never again.

@@ -10,10 +10,10 @@ use napier_ring::Mapping;
 use napier_ring::memif::remote::{C2sReceiver, Receiver, Regions, S2cSender, Sender};
 use napier_ring::memif::{RingEnd, RingError, RingView};
 
-use super::attachment::{Attachment, PROGRAM, RingPair};
-use super::down::Down;
-use super::line::is_eventfd;
-use super::socket::send;
+use crate::attachment::{Attachment, PROGRAM, RingPair};
+use crate::disconnect::Disconnect;
+use crate::kick::is_eventfd;
+use crate::socket::send;
 use napier_sys::mmap::foreign_memory;
 
 /// Most regions of a client: as many as DPDK and VPP allow.
@@ -29,18 +29,18 @@ const SLOT_HOLES_MIN: u64 = 16 << 10;
 const SLOT_HOLES_FRAMES: u64 = 4;
 
 /// What the accepting side knows of a connection.
-pub(super) struct ServerSide {
+pub(crate) struct ServerSide {
     handshake: ServerHandshake,
     regions: Vec<OwnedFd>,
     /// Eventfds, in the order of the rings.
     c2s: Vec<OwnedFd>,
     s2c: Vec<OwnedFd>,
-    /// Bytes of a frame of the device, once it is known.
+    /// Bytes of a frame of the interface, once it is known.
     frame_bytes: u32,
 }
 
 /// What came of a message.
-pub(super) enum ServerStep {
+pub(crate) enum ServerStep {
     /// Wait for the next.
     Wait,
     /// This interface of the list has a peer now.
@@ -51,7 +51,7 @@ pub(super) enum ServerStep {
 
 impl ServerSide {
     /// Greets a client that was accepted.
-    pub(super) fn greet(socket: &OwnedFd, log2_ring_size: u8, interfaces: &[Interface]) -> Result<Self, Down> {
+    pub(crate) fn greet(socket: &OwnedFd, log2_ring_size: u8, interfaces: &[Interface]) -> Result<Self, Disconnect> {
         let limits = ServerLimits { regions: REGIONS_MAX, bytes: REGION_BYTES_MAX, log2_ring_size };
         let (handshake, hello) = ServerHandshake::new(Name::new(PROGRAM), limits, interfaces);
         send(socket, &hello, None)?;
@@ -59,13 +59,13 @@ impl ServerSide {
     }
 
     /// A message came.
-    pub(super) fn on_message(
+    pub(crate) fn on_message(
         &mut self,
         socket: &OwnedFd,
         message: &Message,
         descriptor: Option<OwnedFd>,
         interfaces: &[Interface],
-    ) -> Result<ServerStep, Down> {
+    ) -> Result<ServerStep, Disconnect> {
         match self.handshake.on_message(message, descriptor.is_some(), interfaces) {
             ServerDecision::Admit { interface, reply } => {
                 send(socket, &reply, None)?;
@@ -79,30 +79,30 @@ impl ServerSide {
             }
             ServerDecision::Map => Ok(ServerStep::Attach(self.attachment()?)),
             ServerDecision::Refuse(fault) => Err(fault.into()),
-            ServerDecision::Ended(reason) => Err(Down::ByPeer(reason)),
+            ServerDecision::Ended(reason) => Err(Disconnect::ByPeer(reason)),
         }
     }
 
     /// The interface that the client was admitted to has frames of so many bytes.
-    pub(super) fn admitted(&mut self, frame_bytes: u32) {
+    pub(crate) fn admitted(&mut self, frame_bytes: u32) {
         self.frame_bytes = frame_bytes;
     }
 
     /// Bytes came that are no message.
-    pub(super) fn refuse(&mut self, fault: Fault) -> Down {
+    pub(crate) fn refuse(&mut self, fault: Fault) -> Disconnect {
         let _ = self.handshake.refuse(fault);
         fault.into()
     }
 
-    /// The device has got what the attachment held.
-    pub(super) fn attached(&mut self, socket: &OwnedFd, interface_name: &str) -> Result<(), Down> {
+    /// The interface has got what the attachment held.
+    pub(crate) fn attached(&mut self, socket: &OwnedFd, interface_name: &str) -> Result<(), Disconnect> {
         Ok(send(socket, &self.handshake.mapped(Name::new(interface_name)), None)?)
     }
 
-    fn keep(&mut self, taken: Taken, descriptor: OwnedFd) -> Result<(), Down> {
+    fn keep(&mut self, taken: Taken, descriptor: OwnedFd) -> Result<(), Disconnect> {
         match taken {
             Taken::Region(_) => self.regions.push(descriptor),
-            Taken::Ring(_) if !is_eventfd(&descriptor) => return Err(Down::NoEventfd),
+            Taken::Ring(_) if !is_eventfd(&descriptor) => return Err(Disconnect::NoEventfd),
             Taken::Ring(ring) if ring.c2s => self.c2s.push(descriptor),
             Taken::Ring(_) => self.s2c.push(descriptor),
         }
@@ -118,16 +118,17 @@ impl ServerSide {
     }
 
     /// Maps everything and opens the rings.
-    fn attachment(&mut self) -> Result<Attachment, Down> {
+    fn attachment(&mut self) -> Result<Attachment, Disconnect> {
         let announced = self.handshake.regions().iter().zip(std::mem::take(&mut self.regions)).zip(0..);
         let mappings = announced.map(|((&bytes, file), region)| {
-            let (mapping, holes) = foreign_memory(&file, bytes).map_err(|source| Down::Region { region, source })?;
-            Ok::<_, Down>((Arc::new(mapping), holes))
+            let (mapping, holes) =
+                foreign_memory(&file, bytes).map_err(|source| Disconnect::Region { region, source })?;
+            Ok::<_, Disconnect>((Arc::new(mapping), holes))
         });
         let (mappings, holes): (Vec<Arc<Mapping>>, Vec<u64>) = mappings.collect::<Result<_, _>>()?;
         let (holes, max) = (holes.iter().sum(), self.holes_max());
         if holes > max {
-            return Err(Down::Sparse { holes, max });
+            return Err(Disconnect::Sparse { holes, max });
         }
         // All views first: they tell which bytes are rings.
         let open = |ring: &AddRing| {

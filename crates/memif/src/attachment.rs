@@ -5,20 +5,20 @@ use std::os::fd::OwnedFd;
 use napier_ring::memif::remote::{Receiver, Sender};
 
 /// What this side calls itself.
-pub(super) const PROGRAM: &str = "napier";
+pub(crate) const PROGRAM: &str = "napier";
 
 /// The rings of one queue.
-pub(super) struct RingPair {
+pub(crate) struct RingPair {
     /// To receive, and the eventfd that the peer rings.
-    pub(super) rx: Option<(Receiver, OwnedFd)>,
+    pub(crate) rx: Option<(Receiver, OwnedFd)>,
     /// To send, and the eventfd to ring.
-    pub(super) tx: Option<(Sender, OwnedFd)>,
+    pub(crate) tx: Option<(Sender, OwnedFd)>,
 }
 
-/// What a finished handshake gives a device.
-pub(super) struct Attachment {
-    pub(super) pairs: Vec<RingPair>,
+/// What a finished handshake gives an interface.
+pub(crate) struct Attachment {
+    pub(crate) pairs: Vec<RingPair>,
     /// Rings to send on, of the pairs' first.
-    pub(super) tx_rings: u16,
-    pub(super) peer: String,
+    pub(crate) tx_rings: u16,
+    pub(crate) peer: String,
 }

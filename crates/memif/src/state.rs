@@ -1,4 +1,4 @@
-//! What the control thread works on: devices that wait for a peer or have one, and connections.
+//! What the thread that drives a channel works on: interfaces that wait for a peer or have one, and connections.
 //!
 //! | a connection is | until | bound |
 //! |---|---|---|
@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +20,18 @@ use napier_core::memif::{Interface, Message, Name};
 use napier_core::time::Deadline;
 use rustix::process::{getegid, geteuid};
 
-use super::access::first_to_go;
-use super::attachment::Attachment;
-use super::client::{ClientSide, ClientStep};
-use super::down::Down;
-use super::guard::Guard;
-use super::line::Kick;
-use super::poll::Poll;
-use super::port::{Attached, Listener, Port};
-use super::server::{ServerSide, ServerStep};
-use super::socket::{Received, SocketPath, receive, send};
-use super::{MemifConfig, MemifRx, MemifTx};
-use crate::port::{RxEnd, TxEnd};
+use crate::access::first_to_go;
+use crate::attachment::{Attachment, RingPair};
+use crate::channel::Channel;
+use crate::client::{ClientSide, ClientStep};
+use crate::config::InterfaceConfig;
+use crate::disconnect::Disconnect;
+use crate::handler::{Connection, QueueEnds};
+use crate::kick::Kick;
+use crate::poll::{TOKEN_ALARM, TOKEN_WAKE};
+use crate::port::{Attached, Listener, Port};
+use crate::server::{ServerSide, ServerStep};
+use crate::socket::{Received, SocketPath, receive, send};
 use napier_sys::clock::Clock;
 use napier_sys::peer::{PeerCred, peer_cred};
 
@@ -49,7 +50,7 @@ enum Handshaking {
 struct PeerConnection {
     socket: OwnedFd,
     side: Handshaking,
-    /// Position of the device, once it is known.
+    /// Position of the interface, once it is known.
     port: Option<usize>,
     /// When the handshake has taken too long; never once packets flow.
     deadline: Deadline,
@@ -57,42 +58,71 @@ struct PeerConnection {
     who: Option<PeerCred>,
 }
 
-/// Owned by the control thread: no thread waits for it.
-pub(super) struct Peers {
-    poll: Arc<Poll>,
-    guard: Arc<Guard>,
+/// The interfaces of a channel and their peers. Owned by the thread that drives the channel: no thread waits for it.
+///
+/// When this is dropped every peer is told, and every [handler](crate::drive::PeerHandler).
+pub struct Peers {
+    channel: Arc<Channel>,
     ports: Vec<Port>,
     connections: BTreeMap<u64, PeerConnection>,
+    /// When rings are looked at again; never while no interface has a peer.
+    look: Deadline,
+    /// When the alarm rings.
+    alarm: Deadline,
 }
 
 impl Peers {
-    pub(super) fn new(poll: Arc<Poll>, guard: Arc<Guard>) -> Self {
-        Self { poll, guard, ports: Vec::new(), connections: BTreeMap::new() }
+    /// Drives the channel from now on. One per channel.
+    #[must_use]
+    pub fn new(channel: Arc<Channel>) -> Self {
+        Self { channel, ports: Vec::new(), connections: BTreeMap::new(), look: Deadline::NEVER, alarm: Deadline::NEVER }
     }
 
-    pub(super) fn add(&mut self, port: Port) {
-        self.ports.push(port);
+    /// Waits until something is to be done, at most for so long (`None`: for ever), and does it. False: the channel is to end.
+    ///
+    /// # Panics
+    ///
+    /// If waiting on own descriptors fails.
+    pub fn turn(&mut self, timeout: Option<&rustix::time::Timespec>) -> bool {
+        let channel = self.channel.clone();
+        let mut buffer = [const { MaybeUninit::uninit() }; 64];
+        let Some(events) = channel.poll.wait(&mut buffer, timeout) else { return false };
+        for port in channel.added.take_any() {
+            self.ports.push(port);
+        }
+        // Those that have connections first: a peer that is gone makes room for one that comes.
+        for event in events {
+            self.on_readable(event.data.u64());
+        }
+        for event in events {
+            match event.data.u64() {
+                TOKEN_WAKE => {}
+                TOKEN_ALARM => self.alarm = Deadline::NEVER,
+                token => self.accept(token),
+            }
+        }
+        self.on_time();
+        let next = self.next_deadline();
+        if next != self.alarm {
+            channel.poll.set_alarm(next);
+            self.alarm = next;
+        }
+        true
     }
 
-    /// How long nothing is to be done unless something comes.
-    pub(super) fn timeout(&self) -> Option<rustix::time::Timespec> {
-        let now = Clock.now();
-        let is_attached = self.ports.iter().any(|port| port.attached.is_some());
-        let looks = is_attached.then(|| Deadline::after(now, LOOK_EVERY));
+    /// Until when nothing is to be done unless something comes.
+    fn next_deadline(&self) -> Deadline {
         let deadlines = self.connections.values().map(|connection| connection.deadline);
         let tries = self.ports.iter().filter_map(|port| port.tries).map(|tries| tries.due());
-        let next = deadlines.chain(tries).chain(looks).fold(Deadline::NEVER, Deadline::earliest).instant()?;
-        // Rounded up: no turn before the time has come.
-        let wait = Duration::from_nanos((next - now).ns) + Duration::from_micros(1);
-        Some(rustix::time::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() })
+        deadlines.chain(tries).fold(self.look, Deadline::earliest)
     }
 
-    /// The interfaces of a listener, and the devices that they are.
+    /// The interfaces of a listener, and their positions.
     fn interfaces(&self, listener: u64) -> (Vec<Interface>, Vec<usize>) {
         let ports = self.ports.iter().enumerate().filter(|(_, port)| port.listens_at(listener));
         let interface = |port: &Port| Interface {
             id: port.config.id,
-            name: Name::new(port.device.name()),
+            name: Name::new(&port.name),
             secret: port.config.secret,
             busy: port.connection.is_some(),
             rings: port.config.queues,
@@ -101,7 +131,7 @@ impl Peers {
     }
 
     /// A client may have connected to a listener. Some at a time: others are served in between.
-    pub(super) fn accept(&mut self, listener: u64) {
+    fn accept(&mut self, listener: u64) {
         for _ in 0..ACCEPTS_PER_TURN {
             let own = self.ports.iter().filter_map(|port| port.listener.as_ref());
             let Some(Listener { socket, .. }) = own.into_iter().find(|own| own.token == listener) else { return };
@@ -121,20 +151,20 @@ impl Peers {
         let Ok(who) = peer_cred(&socket) else { return };
         let (own_uid, own_gid) = (geteuid().as_raw(), getegid().as_raw());
         if !configs().any(|config| config.access.allows(who, own_uid, own_gid)) {
-            let _ = Down::NotAllowed.message().map(|message| send(&socket, &message, None));
+            let _ = Disconnect::NotAllowed.message().map(|message| send(&socket, &message, None));
             return;
         }
-        let log2 = configs().map(MemifConfig::log2_ring_size).max().expect("a listener has a device");
+        let log2 = configs().map(InterfaceConfig::log2_ring_size).max().expect("a listener has an interface");
         let shaking = self.connections.iter().filter(|(_, connection)| !connection.deadline.is_never());
         let clients = shaking.filter_map(|(token, connection)| Some((*token, connection.who?)));
         if clients.clone().count() >= SHAKING_MAX
             && let Some(token) = first_to_go(clients)
         {
-            self.end(token, &Down::Crowded);
+            self.end(token, Disconnect::Crowded);
         }
-        let token = self.poll.next_token();
+        let token = self.channel.poll.next_token();
         if let Ok(side) = ServerSide::greet(&socket, log2, &interfaces)
-            && self.poll.watch(&socket, token).is_ok()
+            && self.channel.poll.watch(&socket, token).is_ok()
         {
             let side = Handshaking::Server { side: Box::new(side), listener };
             let deadline = Deadline::after(Clock.now(), HANDSHAKE_MAX);
@@ -143,19 +173,19 @@ impl Peers {
     }
 
     /// Something came on a connection, or its peer has gone.
-    pub(super) fn on_readable(&mut self, token: u64) {
+    fn on_readable(&mut self, token: u64) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         match self.serve(token, &mut connection) {
             Ok(()) => drop(self.connections.insert(token, connection)),
-            Err(down) => self.close(connection, &down),
+            Err(down) => self.close(connection, down),
         }
     }
 
-    fn serve(&mut self, token: u64, connection: &mut PeerConnection) -> Result<(), Down> {
+    fn serve(&mut self, token: u64, connection: &mut PeerConnection) -> Result<(), Disconnect> {
         for _ in 0..MESSAGES_PER_TURN {
             let (message, descriptor) = match receive(&connection.socket)? {
                 Received::Nothing => return Ok(()),
-                Received::Closed => return Err(Down::Gone),
+                Received::Closed => return Err(Disconnect::Gone),
                 Received::Packet(message, descriptor) => (message, descriptor),
             };
             let attachment = match &mut connection.side {
@@ -192,7 +222,7 @@ impl Peers {
                 self.attach(port, attachment)?;
                 connection.deadline = Deadline::NEVER;
                 if let Handshaking::Server { side, .. } = &mut connection.side {
-                    side.attached(&connection.socket, self.ports[port].device.name())?;
+                    side.attached(&connection.socket, &self.ports[port].name)?;
                 }
             }
         }
@@ -200,13 +230,13 @@ impl Peers {
     }
 
     /// A client was not let in: a program that waits for a peer on this interface is told why.
-    fn note_refusal(&mut self, listener: u64, id: u32, down: &Down) {
+    fn note_refusal(&mut self, listener: u64, id: u32, down: &Disconnect) {
         let mut ports = self.ports.iter_mut().filter(|port| port.listens_at(listener));
         let Some(port) = ports.find(|port| port.config.id == id && port.connection.is_none()) else { return };
         let why = down.to_string();
         // Once: a client that tries again and again makes no other wait.
         if port.refused.as_ref() != Some(&why) {
-            drop(port.device.carrier_off(why.clone()));
+            port.handler.refused(&why);
             port.refused = Some(why);
         }
     }
@@ -219,41 +249,31 @@ impl Peers {
         for token in tokens {
             let gone = self.connections.get(&token).is_some_and(|connection| has_hung_up(&connection.socket));
             if gone {
-                self.end(token, &Down::Gone);
+                self.end(token, Disconnect::Gone);
             }
         }
     }
 
-    fn attach(&mut self, position: usize, attachment: Attachment) -> Result<(), Down> {
+    fn attach(&mut self, position: usize, attachment: Attachment) -> Result<(), Disconnect> {
         let port = &mut self.ports[position];
-        let frame_bytes = port.config.frame_bytes as usize;
-        let (mut ends, mut kicks) = (Vec::new(), Vec::new());
-        for (pair, line) in attachment.pairs.into_iter().zip(&port.parts.lines) {
-            let rx = match pair.rx {
-                Some((ring, eventfd)) => {
-                    line.connect(&eventfd, ring.interrupt_switch())?;
-                    RxEnd::Memif(MemifRx { ring, frame_bytes })
-                }
-                None => RxEnd::Detached,
-            };
-            let tx = match pair.tx {
-                Some((ring, eventfd)) => {
-                    let kick = Arc::new(Kick::new(eventfd, self.guard.bell().clone()));
-                    kicks.push(kick.clone());
-                    TxEnd::Memif(MemifTx::new(ring, frame_bytes, kick))
-                }
-                None => TxEnd::Detached,
-            };
-            ends.push((rx, tx));
+        let (mut queues, mut kicks) = (Vec::new(), Vec::new());
+        for RingPair { rx, tx } in attachment.pairs.into_iter().take(port.config.queues.into()) {
+            let tx = tx.map(|(ring, eventfd)| {
+                let kick = Arc::new(Kick::new(eventfd, self.channel.guard.bell().clone()));
+                kicks.push(kick.clone());
+                (ring, kick)
+            });
+            queues.push(QueueEnds { rx, tx });
         }
-        // Not before all ends are there: a peer that gets no further leaves nothing to be watched over.
-        kicks.iter().for_each(|kick| self.guard.watch(kick));
-        port.attached = Some(Attached { kicks, index_errors: port.index_errors() });
-        Ok(port.device.carrier_on(attachment.peer, ends, attachment.tx_rings)?)
+        // Before any thread rings.
+        kicks.iter().for_each(|kick| self.channel.guard.watch(kick));
+        port.attached = Some(Attached { kicks, index_errors: port.handler.index_errors() });
+        let connection = Connection { peer: attachment.peer, queues, tx_queues: attachment.tx_rings };
+        Ok(port.handler.connected(connection)?)
     }
 
-    /// A connection is over: the peer is told, the device loses carrier, and a client tries again.
-    fn close(&mut self, connection: PeerConnection, down: &Down) {
+    /// A connection is over: the peer is told, and the interface; a client tries again.
+    fn close(&mut self, connection: PeerConnection, down: Disconnect) {
         if let Some(message) = down.message() {
             // A peer that cannot hear it sees the socket close.
             let _ = send(&connection.socket, &message, None);
@@ -263,68 +283,67 @@ impl Peers {
         }
     }
 
-    fn detach(&mut self, position: usize, down: &Down) {
+    fn detach(&mut self, position: usize, down: Disconnect) {
         let port = &mut self.ports[position];
-        // First, so that a thread that rings now comes back, whatever the peer does: the next step waits for them.
+        // First, so that a thread that rings now comes back, whatever the peer does: the handler may wait for it.
         port.refused = None;
         let kicks = port.attached.take().map(|attached| attached.kicks).unwrap_or_default();
         kicks.iter().for_each(|kick| kick.retire());
-        self.guard.look_now();
-        // The ends hold no frames.
-        let had_peer = !port.device.carrier_off(down.to_string()).is_empty();
-        if had_peer && !port.config.keep_connections {
-            port.device.drop_connections();
-        }
-        self.guard.forget(&kicks);
-        port.parts.lines.iter().for_each(|line| line.disconnect());
+        self.channel.guard.look_now();
+        let queue_full = matches!(down, Disconnect::Queue { .. });
+        port.handler.disconnected(down);
+        self.channel.guard.forget_retired();
         port.connection = None;
         if let Some(tries) = &mut port.tries {
-            tries.ended(Clock.now(), matches!(down, Down::Queue { .. }));
+            tries.ended(Clock.now(), queue_full);
         }
     }
 
     /// What is due now, and a look at the rings of those that have a peer.
-    pub(super) fn on_time(&mut self) {
+    fn on_time(&mut self) {
         let now = Clock.now();
         let late = |(token, connection): (&u64, &PeerConnection)| connection.deadline.is_due(now).then_some(*token);
         for token in self.connections.iter().filter_map(late).collect::<Vec<_>>() {
-            self.end(token, &Down::Silent);
+            self.end(token, Disconnect::Silent);
         }
         for position in 0..self.ports.len() {
             let port = &self.ports[position];
             if let (Some(token), Some(down)) = (port.connection, port.broken()) {
-                self.end(token, &down);
+                self.end(token, down);
             } else if port.tries.is_some_and(|tries| tries.due().is_due(now))
                 && let Err(down) = self.try_to_connect(position)
             {
-                self.detach(position, &down);
+                self.detach(position, down);
             }
         }
-        for port in self.ports.iter().filter(|port| port.attached.is_some()) {
-            for (queue, line) in port.parts.lines.iter().enumerate() {
-                if line.overlooked() {
-                    port.device.interrupt(queue);
-                }
-            }
+        let mut attached = self.ports.iter().filter(|port| port.attached.is_some()).peekable();
+        let some = attached.peek().is_some();
+        if self.look.is_due(now) {
+            attached.for_each(|port| port.handler.look());
+        }
+        if !some {
+            self.look = Deadline::NEVER;
+        } else if self.look.is_never() || self.look.is_due(now) {
+            self.look = Deadline::after(now, LOOK_EVERY);
         }
     }
 
-    fn end(&mut self, token: u64, down: &Down) {
+    fn end(&mut self, token: u64, down: Disconnect) {
         if let Some(connection) = self.connections.remove(&token) {
             self.close(connection, down);
         }
     }
 
-    fn try_to_connect(&mut self, position: usize) -> Result<(), Down> {
-        let token = self.poll.next_token();
+    fn try_to_connect(&mut self, position: usize) -> Result<(), Disconnect> {
+        let token = self.channel.poll.next_token();
         let port = &mut self.ports[position];
         port.tries.iter_mut().for_each(Tries::begin);
         let socket = SocketPath(port.config.socket.clone());
         let socket = socket.connect().map_err(|source| match source.kind() {
-            io::ErrorKind::WouldBlock => Down::Queue { socket: socket.0 },
-            _ => Down::NotThere { socket: socket.0, source },
+            io::ErrorKind::WouldBlock => Disconnect::Queue { socket: socket.0 },
+            _ => Disconnect::NotThere { socket: socket.0, source },
         })?;
-        self.poll.watch(&socket, token)?;
+        self.channel.poll.watch(&socket, token)?;
         let side = Handshaking::Client(Box::new(ClientSide::new(&port.config, port.layout)));
         port.connection = Some(token);
         let deadline = Deadline::after(Clock.now(), HANDSHAKE_MAX);
@@ -332,12 +351,21 @@ impl Peers {
         Ok(())
     }
 
-    /// The engine is going away: every peer is told.
-    pub(super) fn close_all(&mut self) {
+    /// Every peer is told.
+    fn close_all(&mut self) {
         for connection in std::mem::take(&mut self.connections).into_values() {
-            self.close(connection, &Down::Closing);
+            self.close(connection, Disconnect::Closing);
         }
         self.ports.clear();
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        // What is half done after a panic is not to be finished.
+        if !std::thread::panicking() {
+            self.close_all();
+        }
     }
 }
 

@@ -13,17 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use napier_core::memif::times::{GuardPace, GuardStep};
-use napier_core::time::Deadline;
 use napier_ring::memif::KickLook;
 
-use super::line::Kick;
-use napier_stack::park::Parker;
-use napier_sys::clock::Clock;
+use crate::bell::GuardBell;
+use crate::kick::Kick;
 
 /// What is watched over. One thread is the guard.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     kicks: Mutex<Vec<WatchedRings>>,
-    bell: Arc<Parker>,
+    bell: Arc<GuardBell>,
     stopping: AtomicBool,
 }
 
@@ -44,40 +42,41 @@ struct RingsSeen {
 }
 
 impl Guard {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { kicks: Mutex::default(), bell: Arc::default(), stopping: AtomicBool::new(false) }
     }
 
     /// What a ringer rings once it has begun.
-    pub(super) fn bell(&self) -> &Arc<Parker> {
+    pub(crate) fn bell(&self) -> &Arc<GuardBell> {
         &self.bell
     }
 
     /// Watches over the rings of `kick` from now on; to be called before any thread rings.
-    pub(super) fn watch(&self, kick: &Arc<Kick>) {
+    pub(crate) fn watch(&self, kick: &Arc<Kick>) {
         self.lock().push(WatchedRings { kick: kick.clone(), seen: KickLook::default() });
     }
 
-    /// No thread rings these any more, and none is under way.
-    pub(super) fn forget(&self, kicks: &[Arc<Kick>]) {
-        self.lock().retain(|watched| !kicks.iter().any(|kick| Arc::ptr_eq(kick, &watched.kick)));
+    /// Forgets those that are retired and of which none is under way: none ever will be.
+    pub(crate) fn forget_retired(&self) {
+        self.lock().retain(|watched| !watched.is_over());
     }
 
     /// Lets the guard look at once: what was retired may be under way.
-    pub(super) fn look_now(&self) {
-        self.bell.wake();
+    pub(crate) fn look_now(&self) {
+        self.bell.ring();
     }
 
-    /// Ends [`run`](Self::run).
-    pub(super) fn stop(&self) {
+    /// Ends [`run`](Self::run) as soon as no thread waits for a peer: no thread begins to ring from now on.
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release); // Acquire in `is_stopping`
-        self.bell.wake_all();
+        self.lock().iter().for_each(|watched| watched.kick.retire());
+        self.bell.ring();
     }
 
     /// Guards until [`stop`](Self::stop); tells of each peer that is to be closed.
-    pub(super) fn run(&self, tell: impl Fn()) {
+    pub(crate) fn run(&self, tell: impl Fn()) {
         let mut pace = GuardPace::default();
-        while !self.is_stopping() {
+        while !self.is_stopping() || !self.lock().is_empty() {
             let RingsSeen { rings, stuck, news } = self.look();
             if news {
                 tell();
@@ -85,14 +84,18 @@ impl Guard {
             match pace.looked(rings, stuck) {
                 GuardStep::LookAfter(span) => std::thread::sleep(Duration::from_nanos(span.ns)),
                 GuardStep::AwaitRing => {
-                    self.bell.wait(|| self.is_stopping() || self.has_rung(), Deadline::NEVER, &Clock);
+                    self.bell.sleep(|| self.is_stopping() || self.has_rung());
                 }
             }
         }
     }
 
     fn look(&self) -> RingsSeen {
-        self.lock().iter_mut().fold(RingsSeen::default(), |seen, watched| seen.and(watched.look()))
+        let mut watched = self.lock();
+        let seen = watched.iter_mut().fold(RingsSeen::default(), |seen, watched| seen.and(watched.look()));
+        // Who closed the peer may not have waited for the last ringer.
+        watched.retain(|watched| !watched.is_over());
+        seen
     }
 
     fn has_rung(&self) -> bool {
@@ -116,6 +119,12 @@ impl RingsSeen {
 }
 
 impl WatchedRings {
+    /// No thread rings it, nor ever will.
+    fn is_over(&self) -> bool {
+        let look = self.kick.look();
+        look.is_retired() && !look.is_under_way()
+    }
+
     fn look(&mut self) -> RingsSeen {
         let before = std::mem::replace(&mut self.seen, self.kick.look());
         let under_way = self.seen.is_under_way();
@@ -139,8 +148,8 @@ mod tests {
 
     use napier_core::memif::times::{LOOKS_IDLE, RINGING};
 
-    use super::super::line::new_eventfd;
     use super::*;
+    use crate::kick::new_eventfd;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -246,7 +255,8 @@ mod tests {
             kick.free();
             std::thread::yield_now();
         }
-        duty.guard.forget(&[kick]);
+        duty.guard.forget_retired();
+        assert!(duty.guard.lock().is_empty(), "it is over");
     }
 
     #[test]

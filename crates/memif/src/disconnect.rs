@@ -12,7 +12,7 @@ use napier_sys::mmap::ForeignMemoryError;
 
 /// Why a connection ended or was not made.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Down {
+pub enum Disconnect {
     /// The peer has closed its socket: it ended, or was killed.
     #[error("the peer is gone")]
     Gone,
@@ -73,7 +73,7 @@ pub(super) enum Down {
         /// What the system said.
         source: io::Error,
     },
-    /// The engine ends.
+    /// This side ends.
     #[error("the interface is closed")]
     Closing,
     /// The system refused something of ours.
@@ -84,15 +84,15 @@ pub(super) enum Down {
     Memory(#[from] ClaimError),
 }
 
-impl From<rustix::io::Errno> for Down {
+impl From<rustix::io::Errno> for Disconnect {
     fn from(error: rustix::io::Errno) -> Self {
         Self::System(error.into())
     }
 }
 
-impl Down {
+impl Disconnect {
     /// What the peer is told, if it can hear it.
-    pub(super) fn message(&self) -> Option<Message> {
+    pub(crate) fn message(&self) -> Option<Message> {
         match self {
             Self::Gone | Self::ByPeer(_) | Self::NotThere { .. } | Self::Queue { .. } => None,
             Self::Fault(fault) => Some(fault.disconnect()),
