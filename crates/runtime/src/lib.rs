@@ -94,6 +94,7 @@ pub mod device {
     pub use napier_core::moderation::{Coalesce, CoalesceError};
     pub use napier_memif::AddInterfaceError;
     pub use napier_stack::device::{IfAddr, ParseIfAddrError};
+    pub use napier_xsk::XskError;
 
     #[doc(hidden)]
     pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};

@@ -9,7 +9,7 @@ use napier_testkit::PATIENCE;
 use super::*;
 use crate::deliver::softirq::scarce::with_watches;
 use crate::device::{AddLinkError, IfAddr};
-use crate::device::{AddXdpError, XdpConfig};
+use crate::device::{AddXdpError, XdpConfig, XskError};
 use crate::engine::Engine;
 use crate::port::link::LinkConfig;
 use crate::socket::NetNs;
@@ -66,7 +66,7 @@ fn a_device_on_an_interface_that_cannot_be_leaves_the_interface_free() {
     let engine = start();
     let error = match with_watches(0, || engine.add_xdp(&config, end(&engine.namespace(), "x", 3))) {
         Ok(_) => panic!("its socket cannot be watched"),
-        Err(error @ AddXdpError::NeedsCapability { .. }) => {
+        Err(error @ AddXdpError::Interface(XskError::NeedsCapability { .. })) => {
             let test = "a_device_on_an_interface_that_cannot_be_leaves_the_interface_free";
             return napier_testkit::skip!(test, "{error}");
         }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use napier_runtime::device::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpMode};
+use napier_runtime::device::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpMode, XskError};
 use napier_runtime::socket::{MtuDiscovery, UdpSocket};
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, sockopt};
@@ -24,17 +24,34 @@ fn what_cannot_be_is_refused_in_one_line() {
         assert!(!pair.left().has_xdp().expect("asked"), "{text}");
         error
     };
-    use AddXdpError as E;
     let ours = &[LEFT][..];
-    assert!(matches!(refused(XdpConfig { first_queue: 5, ..small() }, ours), E::NoSuchQueue { queue: 5, .. }));
-    assert!(matches!(refused(XdpConfig { queues: 2, ..small() }, ours), E::NoSuchQueue { queue: 1, .. }));
-    assert!(matches!(refused(XdpConfig { queues: 65, ..small() }, ours), E::Config { .. }));
-    assert!(matches!(refused(XdpConfig { ring_size: 100, ..small() }, ours), E::Config { .. }));
-    assert!(matches!(refused(XdpConfig { chunk_bytes: 1024, ..small() }, ours), E::Config { .. }));
-    assert!(matches!(refused(XdpConfig { frames_per_queue: 64, ..small() }, ours), E::Config { .. }));
-    assert!(matches!(refused(small(), &[]), E::Config { .. }));
+    assert!(matches!(
+        refused(XdpConfig { first_queue: 5, ..small() }, ours),
+        AddXdpError::Interface(XskError::NoSuchQueue { queue: 5, .. })
+    ));
+    assert!(matches!(
+        refused(XdpConfig { queues: 2, ..small() }, ours),
+        AddXdpError::Interface(XskError::NoSuchQueue { queue: 1, .. })
+    ));
+    assert!(matches!(
+        refused(XdpConfig { queues: 65, ..small() }, ours),
+        AddXdpError::Interface(XskError::Config { .. })
+    ));
+    assert!(matches!(
+        refused(XdpConfig { ring_size: 100, ..small() }, ours),
+        AddXdpError::Interface(XskError::Config { .. })
+    ));
+    assert!(matches!(
+        refused(XdpConfig { chunk_bytes: 1024, ..small() }, ours),
+        AddXdpError::Interface(XskError::Config { .. })
+    ));
+    assert!(matches!(
+        refused(XdpConfig { frames_per_queue: 64, ..small() }, ours),
+        AddXdpError::Interface(XskError::Config { .. })
+    ));
+    assert!(matches!(refused(small(), &[]), AddXdpError::Interface(XskError::Config { .. })));
     let filter = XdpFilter::Ports { addresses: vec![], udp: vec![], tcp: vec![] };
-    assert!(matches!(refused(XdpConfig { filter, ..small() }, ours), E::Config { .. }));
+    assert!(matches!(refused(XdpConfig { filter, ..small() }, ours), AddXdpError::Interface(XskError::Config { .. })));
 
     // The rig names the interface itself, so this one goes past it.
     let engine = napier_runtime::engine::Engine::builder().start().expect("an engine");
@@ -42,7 +59,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     for name in ["no-such-one", "", "a-name-that-is-far-too-long"] {
         let config = XdpConfig { interface: name.to_owned(), ..on(pair.left(), small()) };
         let error = engine.add_xdp(&config, end.clone()).err().expect("refused");
-        assert!(matches!(error, E::NoSuchInterface { .. }), "{error}");
+        assert!(matches!(error, AddXdpError::Interface(XskError::NoSuchInterface { .. })), "{error}");
     }
 }
 
@@ -53,7 +70,7 @@ fn an_mtu_that_exceeds_a_frame_is_refused() {
     pair.left().set_mtu(1775).expect("set");
     let refused = |config| Xdp::try_new(pair.left(), config, &[LEFT]).err().expect("refused");
     let error = refused(XdpConfig { chunk_bytes: 2048, ..small() });
-    assert!(matches!(error, AddXdpError::MtuTooLarge { mtu: 1775, most: 1774, .. }), "{error}");
+    assert!(matches!(error, AddXdpError::Interface(XskError::MtuTooLarge { mtu: 1775, most: 1774, .. })), "{error}");
     assert!(error.to_string().contains("chunks of 4096 bytes"), "{error}");
     // Of themselves chunks are as long as the MTU needs them.
     for config in [XdpConfig { chunk_bytes: 4096, ..small() }, small()] {
@@ -62,7 +79,7 @@ fn an_mtu_that_exceeds_a_frame_is_refused() {
     // More than any chunk takes: what is said can be done, and helps.
     pair.left().set_mtu(9000).expect("set");
     let error = refused(small());
-    let AddXdpError::MtuTooLarge { mtu: 9000, most, .. } = error else { panic!("{error}") };
+    let AddXdpError::Interface(XskError::MtuTooLarge { mtu: 9000, most, .. }) = error else { panic!("{error}") };
     assert!(error.to_string().contains(&format!("mtu {most}")) && !error.to_string().contains("chunks"), "{error}");
     pair.left().set_mtu(most).expect("set");
     assert!(Xdp::new(test, pair.left(), small(), &[LEFT]).is_some_and(|xdp| xdp.device.link_state().carrier));
@@ -162,7 +179,7 @@ fn a_second_device_finds_the_interface_taken() {
         assert!(pair.left().has_xdp().expect("asked"));
         for other in [XdpMode::Generic, XdpMode::Native] {
             let error = Xdp::try_new(pair.left(), XdpConfig { mode: other, ..small() }, &[LEFT]).err();
-            assert!(matches!(error, Some(AddXdpError::ProgramAttached { .. })), "{error:?}");
+            assert!(matches!(error, Some(AddXdpError::Interface(XskError::ProgramAttached { .. }))), "{error:?}");
         }
         drop(first);
         assert!(!pair.left().has_xdp().expect("asked"), "the program went with the device");
@@ -204,7 +221,7 @@ fn a_queue_that_has_a_socket_is_refused() {
     let ifindex = pair.left().ifindex();
     let foreign = pair.left().netns().run(|| foreign_socket(ifindex, 1)).expect("entered").expect("bound");
     let error = Xdp::try_new(pair.left(), config(), &[LEFT]).err().expect("refused");
-    assert!(matches!(error, AddXdpError::QueueBusy { queue: 1, .. }), "{error}");
+    assert!(matches!(error, AddXdpError::Interface(XskError::QueueBusy { queue: 1, .. })), "{error}");
     assert!(!pair.left().has_xdp().expect("asked"), "the program went as well");
     drop(foreign);
     // The kernel may need a moment to forget it, which is waited for.
@@ -226,7 +243,10 @@ fn a_missing_capability_is_named() {
         let engine = napier_runtime::engine::Engine::builder().start().expect("an engine");
         let end = end_in(&engine.namespace(), "x", &[LEFT]);
         let error = engine.add_xdp(&XdpConfig::on(&name), end).err().expect("refused");
-        assert!(matches!(error, AddXdpError::NeedsCapability { capability: "CAP_NET_RAW", .. }), "{error}");
+        assert!(
+            matches!(error, AddXdpError::Interface(XskError::NeedsCapability { capability: "CAP_NET_RAW", .. })),
+            "{error}"
+        );
         return;
     }
     let Some(pair) = veth(test, 1) else { return };

@@ -165,7 +165,7 @@ fn wait(receiver: &BareReceiver, mode: RawRrMode, pilot: Option<&UdpSocket>, at_
         (RawRrMode::Interrupts, _) => {
             let timeout = Timespec::try_from(at_most).expect("waits are short");
             // Whatever it says, the ring is looked at next.
-            let _ = poll(&mut [PollFd::from_borrowed_fd(receiver.fd(), PollFlags::IN)], Some(&timeout));
+            let _ = poll(&mut [PollFd::from_borrowed_fd(receiver.as_fd(), PollFlags::IN)], Some(&timeout));
         }
         (_, Some(pilot)) => poll_by(pilot),
         _ => std::hint::spin_loop(),
@@ -255,7 +255,7 @@ impl ClientEnd for Asker<'_> {
     fn receive(&mut self, at_most: Duration) -> bool {
         let Self { receiver, stamps, .. } = self;
         let look = |receiver: &mut BareReceiver, stamps: &mut VecDeque<u64>| {
-            receiver.receive_each(|frame| {
+            receiver.receive(|frame| {
                 let stamp = udp_payload(frame).and_then(|(_, payload)| payload.get(..8)?.try_into().ok());
                 stamps.extend(stamp.map(u64::from_le_bytes));
             });

@@ -221,7 +221,7 @@ fn bare(way: XdpWay, length: Duration, cpus: EndCpus) -> anyhow::Result<(RxRun, 
     let pair = veth(false)?;
     let open = |end| anyhow::Ok(BareXdp::open(&config_on(end, way)?)?);
     let (mut client, mut server) = (open(pair.left())?, open(pair.right())?);
-    let receiver = || Ok(move || u64::from(server.parts().0.receive()));
+    let receiver = || Ok(move || u64::from(server.parts().0.receive(|_| {})));
     let sender = || {
         Ok(send_for(length, |before| {
             let mut sequence = before;

@@ -3,34 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use napier_xsk::{XdpBusyPoll, XdpFilter, XdpMode, XskConfig, XskError};
+
 use super::error::AddXdpError;
-use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
-use napier_sys::xsk::XdpBusyPoll;
 
-/// What a packet has beyond its IP packet: an Ethernet header and a VLAN tag.
-pub(super) const LINK_BYTES: u32 = 18;
-/// Most queues of a device, as of a link.
-pub(super) const QUEUES_MAX: u16 = 64;
-/// Fewest and most slots of a ring.
-const RING_SIZE: std::ops::RangeInclusive<u32> = 16..=4096;
-/// Most frames of a home, and most senders.
-const FRAMES_MAX: u32 = 1 << 17;
+/// Most senders.
 const SENDERS_MAX: u16 = 1024;
-
-/// Where the kernel calls the program.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum XdpMode {
-    /// In the driver, without a copy, if it can; else in the driver or in the stack, whichever is faster. On veth, whose driver copies every packet for it,
-    /// the stack is faster, but knows one queue only.
-    #[default]
-    Auto,
-    /// In the driver, which reads and writes the device's memory itself; refused where it cannot.
-    ZeroCopy,
-    /// In the driver.
-    Native,
-    /// In the stack, which works with every driver.
-    Generic,
-}
 
 /// What a device on an interface is made of.
 #[derive(Clone, Debug)]
@@ -93,53 +71,35 @@ impl XdpConfig {
     /// Checks every field by itself.
     ///
     /// # Errors
-    /// [`AddXdpError::Config`].
+    /// [`XskError::Config`].
     pub fn check(&self) -> Result<(), AddXdpError> {
-        let refuse = |what: String| Err(AddXdpError::Config { what });
-        if self.queues > QUEUES_MAX || self.first_queue.checked_add(self.queues).is_none() {
-            return refuse(format!(
-                "a device has 1 to {QUEUES_MAX} queues (0: all that there are), not {}",
-                self.queues
-            ));
-        }
-        if !RING_SIZE.contains(&self.ring_size) || !self.ring_size.is_power_of_two() {
-            return refuse(format!("a ring has 16 to 4096 slots, a power of two, not {}", self.ring_size));
-        }
-        if ![0, 2048, 4096].contains(&self.chunk_bytes) {
-            return refuse(format!("a chunk has 2048 or 4096 bytes, not {}", self.chunk_bytes));
-        }
-        let frames = self.frames_per_home();
-        if !(self.ring_size + 1..=FRAMES_MAX).contains(&frames) {
-            let least = self.ring_size + 1;
-            return refuse(format!("a queue of this ring size needs {least} to {FRAMES_MAX} frames, not {frames}"));
-        }
         let per_sender = 1..=u32::from(SENDERS_MAX);
         if !(1..=SENDERS_MAX).contains(&self.senders) || !per_sender.contains(&self.sender_frames) {
-            return refuse("a device has 1 to 1024 senders with 1 to 1024 frames each".to_owned());
+            let what = "a device has 1 to 1024 senders with 1 to 1024 frames each".to_owned();
+            return Err(XskError::Config { what }.into());
         }
-        if !self.filter.is_reasonable() {
-            return refuse(format!(
-                "a filter names at most {FILTER_ENTRIES_MAX} addresses and ranges of ports of a protocol, and some port"
-            ));
-        }
-        if self.memory_bytes() > u64::from(u32::MAX) {
-            return refuse("the device's memory exceeds 4 GiB: use fewer queues or frames".to_owned());
-        }
-        Ok(())
+        Ok(self.sockets().check()?)
     }
 
-    pub(super) fn frames_per_home(&self) -> u32 {
-        if self.frames_per_queue == 0 { 2 * self.ring_size } else { self.frames_per_queue }
-    }
-
-    /// Frames of all queues.
-    pub(super) fn queue_frames(&self) -> u32 {
-        2 * u32::from(self.queues) * self.frames_per_home()
-    }
-
-    /// Bytes of the memory that the sockets share, whole pages.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        let frames = u64::from(self.queue_frames()) + u64::from(self.senders) * u64::from(self.sender_frames);
-        (frames * u64::from(self.chunk_bytes)).next_multiple_of(4096)
+    /// What the sockets of the device are made of. The frames of the senders come behind those of the queues.
+    pub(super) fn sockets(&self) -> XskConfig {
+        let Self { interface, netns, filter, .. } = self.clone();
+        let &Self { first_queue, queues, ring_size, chunk_bytes, frames_per_queue, mode, zero_copy, busy_poll, .. } =
+            self;
+        let spare_frames = u32::from(self.senders).saturating_mul(self.sender_frames);
+        XskConfig {
+            interface,
+            netns,
+            first_queue,
+            queues,
+            ring_size,
+            chunk_bytes,
+            frames_per_queue,
+            mode,
+            zero_copy,
+            busy_poll,
+            filter,
+            spare_frames,
+        }
     }
 }

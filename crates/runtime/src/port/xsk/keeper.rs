@@ -8,11 +8,12 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use napier_xsk::XskError;
+use napier_xsk::drive::{AttachedProgram, statistics};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::line::XskLine;
-use super::offload::HadLro;
 use super::open::Kept;
 use super::tx::LateKicks;
 use super::{Sockets, XdpInfo, XdpStats};
@@ -37,17 +38,13 @@ pub(crate) struct Attachment {
     stop: Arc<AtomicBool>,
     late: Arc<LateKicks>,
     thread: Option<JoinHandle<()>>,
-    /// The program is on the interface as long as this is open.
-    _link: OwnedFd,
-    /// Behind it, for fields are dropped in this order.
-    _had_lro: Option<HadLro>,
+    _program: AttachedProgram,
 }
 
 impl Attachment {
     /// Begins to look after `device`.
     pub(super) fn new(device: Arc<dyn AddedDevice>, kept: Kept, thread: KeeperThread) -> Self {
-        let Kept { name, ifindex, mode, sockets, lines, link, had_lro, late, query, changes, beside, own_mac, queues } =
-            kept;
+        let Kept { name, ifindex, mode, sockets, lines, program, late, query, changes, beside, own_mac, queues } = kept;
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = Keeper {
             device: device.clone(),
@@ -70,7 +67,7 @@ impl Attachment {
             interface_queues: queues.count,
             queues_word: queues.word(),
         };
-        Self { info, device, sockets, lines, stop, late, thread: Some(thread.handle), _link: link, _had_lro: had_lro }
+        Self { info, device, sockets, lines, stop, late, thread: Some(thread.handle), _program: program }
     }
 
     pub(crate) fn info(&self) -> XdpInfo {
@@ -79,20 +76,17 @@ impl Attachment {
     }
 
     pub(crate) fn stats(&self) -> XdpStats {
-        let all = self.sockets.iter().filter_map(|socket| socket.statistics().ok());
-        let interrupts_put_away = self.lines.iter().map(|line| line.times_put_away()).sum();
-        let rx_wrong_checksums = self.device.wrong_checksums();
-        let begin = XdpStats { interrupts_put_away, rx_wrong_checksums, ..XdpStats::default() };
-        all.fold(begin, |sum, one| XdpStats {
-            interrupts_put_away: sum.interrupts_put_away,
-            rx_wrong_checksums: sum.rx_wrong_checksums,
-            rx_dropped: sum.rx_dropped + one.rx_dropped,
-            rx_invalid_descs: sum.rx_invalid_descs + one.rx_invalid_descs,
-            tx_invalid_descs: sum.tx_invalid_descs + one.tx_invalid_descs,
-            rx_ring_full: sum.rx_ring_full + one.rx_ring_full.unwrap_or(0),
-            rx_fill_ring_empty_descs: sum.rx_fill_ring_empty_descs + one.rx_fill_ring_empty_descs.unwrap_or(0),
-            tx_ring_empty_descs: sum.tx_ring_empty_descs + one.tx_ring_empty_descs.unwrap_or(0),
-        })
+        let kernel = statistics(&self.sockets);
+        XdpStats {
+            rx_dropped: kernel.rx_dropped,
+            rx_invalid_descs: kernel.rx_invalid_descs,
+            tx_invalid_descs: kernel.tx_invalid_descs,
+            rx_ring_full: kernel.rx_ring_full,
+            rx_fill_ring_empty_descs: kernel.rx_fill_ring_empty_descs,
+            tx_ring_empty_descs: kernel.tx_ring_empty_descs,
+            interrupts_put_away: self.lines.iter().map(|line| line.times_put_away()).sum(),
+            rx_wrong_checksums: self.device.wrong_checksums(),
+        }
     }
 }
 
@@ -122,7 +116,7 @@ impl KeeperThread {
     ///
     /// # Errors
     /// No thread could be started.
-    pub(super) fn start(device: &str) -> Result<Self, super::AddXdpError> {
+    pub(super) fn start(device: &str) -> Result<Self, XskError> {
         let (begin, begun) = sync_channel::<Keeper>(1);
         let work = move || {
             if let Ok(keeper) = begun.recv() {
@@ -130,7 +124,7 @@ impl KeeperThread {
             }
         };
         let handle = std::thread::Builder::new().name(format!("xdp-{device}")).spawn(work);
-        let handle = handle.map_err(super::AddXdpError::refused("starting a thread", "nothing"))?;
+        let handle = handle.map_err(XskError::refused("starting a thread", "nothing"))?;
         Ok(Self { begin, handle })
     }
 }

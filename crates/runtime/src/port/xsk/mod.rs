@@ -1,43 +1,25 @@
 //! Network interfaces of the kernel, by AF_XDP.
 //!
-//! A device has one socket per queue of the interface. A small program on the interface redirects the device's packets to
-//! the sockets ([`XdpFilter`]); the kernel's own stack gets all others, and those of queues without a socket. The
-//! program is tied to a descriptor, so it goes when the process does, however it ends.
-//!
-//! All sockets of a device share one memory: `[receive and send frames of queue 0][of queue 1]..[frames of senders]`, in
-//! chunks of equal size. A received packet stays where the kernel put it until its socket's reader is done, and a packet
-//! that is sent is built in place.
+//! A device has one socket per queue of the interface. How these are opened, the program that brings packets to them and the memory that
+//! they share are of [`napier_xsk`]; behind the frames of its queues the memory has those of the device's senders.
 //!
 //! The stack here checks what it receives. A packet from a kernel socket on the same machine, over veth, carries no whole
 //! checksum unless the sending interface computes it: `ethtool -K PEER tx off`.
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `filter`, `program` | which packets are the device's; the program as instructions |
-//! | `open`, `queues` | what can be wrong with an interface; its queues, sockets, program, memory |
-//! | `attached` | whose program is on an interface already |
-//! | `offload` | what a driver switches off for the program |
-//! | `beside` | what goes on to the kernel and is heard as well |
+//! | `open` | the ports of a device on opened sockets |
 //! | `rx`, `tx`, `line` | the ends of a queue and its interrupt, for `port` |
 //! | `bare` | a queue without a device, for benchmarks |
 //! | `keeper` | a thread that follows the interface: down, up, gone; and kicks that failed |
 
-mod attached;
 mod bare;
-mod beside;
 mod config;
 mod error;
-mod filter;
 mod keeper;
 mod line;
-mod namespace;
-mod offload;
 mod open;
-mod program;
-mod queues;
 mod rx;
-#[cfg(test)]
-mod tests;
 mod tx;
 
 use std::any::Any;
@@ -47,17 +29,16 @@ use napier_ring::FrameTable;
 
 #[doc(hidden)]
 pub use bare::{BareReceiver, BareSender, BareXdp};
-pub use config::{XdpConfig, XdpMode};
+pub use config::XdpConfig;
 pub use error::AddXdpError;
-pub use filter::XdpFilter;
 pub(crate) use keeper::Attachment;
 use keeper::KeeperThread;
 pub(crate) use line::XskLine;
-use queues::Queues;
 pub(crate) use rx::XskRxEnd;
 pub(crate) use tx::XskTxEnd;
 
-pub use napier_sys::xsk::XdpBusyPoll;
+use napier_xsk::drive::InterfaceQueues;
+pub use napier_xsk::{XdpBusyPoll, XdpFilter, XdpMode};
 
 use crate::port::{AddedDevice, EndConfig, Made, PortKind};
 use napier_stack::device::MTU;
@@ -108,7 +89,7 @@ pub struct XdpStats {
 /// A device that is about to be added on an interface.
 pub(crate) struct NewXdp {
     config: XdpConfig,
-    queues: Queues,
+    queues: InterfaceQueues,
     begun: Option<(open::Kept, KeeperThread)>,
 }
 
@@ -116,7 +97,9 @@ impl NewXdp {
     /// # Errors
     /// A field of the configuration cannot be, or there is no such interface.
     pub(crate) fn check(config: &XdpConfig) -> Result<Self, AddXdpError> {
-        let (config, queues) = queues::fit(config)?;
+        config.check()?;
+        let (sockets, queues) = napier_xsk::drive::fit(&config.sockets())?;
+        let config = XdpConfig { queues: sockets.queues, chunk_bytes: sockets.chunk_bytes, ..config.clone() };
         Ok(Self { config, queues, begun: None })
     }
 }

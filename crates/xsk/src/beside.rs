@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 
 use napier_sys::packet::{self, FilterCode};
 
-use super::filter::{ARP, ETHERNET_BYTES, ICMPV6, IPV4, IPV6, XdpFilter};
+use crate::filter::{ARP, ETHERNET_BYTES, ICMPV6, IPV4, IPV6, XdpFilter};
 
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
@@ -135,7 +135,7 @@ fn icmp() -> Vec<FilterCode> {
 /// # Errors
 ///
 /// As `packet(7)`.
-pub(super) fn listen(ifindex: u32, filter: &XdpFilter, own: &[IpAddr]) -> io::Result<Vec<OwnedFd>> {
+pub(crate) fn listen(ifindex: u32, filter: &XdpFilter, own: &[IpAddr]) -> io::Result<Vec<OwnedFd>> {
     let (own, shares) = match filter {
         // It all comes to the device.
         XdpFilter::Everything => return Ok(Vec::new()),

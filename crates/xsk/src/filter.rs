@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use super::program::{Assembler, Label, R1, R2, R3, R4, R5, R6, Size, XdpVerdict};
+use crate::program::{Assembler, Label, R1, R2, R3, R4, R5, R6, Size, XdpVerdict};
 use napier_sys::bpf::Instruction;
 
 /// Most addresses, and most ranges of ports of a protocol.
@@ -33,13 +33,13 @@ pub enum XdpFilter {
     OwnAddresses,
 }
 
-pub(super) const ETHERNET_BYTES: i16 = 14;
-pub(super) const ARP: u16 = 0x0806;
-pub(super) const IPV4: u16 = 0x0800;
-pub(super) const IPV6: u16 = 0x86dd;
+pub(crate) const ETHERNET_BYTES: i16 = 14;
+pub(crate) const ARP: u16 = 0x0806;
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
 const TCP: i32 = 6;
 const UDP: i32 = 17;
-pub(super) const ICMPV6: i32 = 58;
+pub(crate) const ICMPV6: i32 = 58;
 const NEIGHBOUR_SOLICITATION: i32 = 135;
 
 /// Offsets of `struct xdp_md`. Source: `include/uapi/linux/bpf.h`.
@@ -60,7 +60,8 @@ impl XdpFilter {
     }
 
     /// Whether there is something to take, for a device with these addresses.
-    pub(crate) fn takes_something(&self, own: &[IpAddr]) -> bool {
+    #[must_use]
+    pub fn takes_something(&self, own: &[IpAddr]) -> bool {
         match self {
             Self::Everything | Self::Ports { .. } => true,
             Self::Addresses(addresses) => !addresses.is_empty(),
@@ -71,6 +72,10 @@ impl XdpFilter {
     /// The program: takes the device's packets as `verdict` says, and passes the others.
     pub(crate) fn compile(&self, own: &[IpAddr], verdict: XdpVerdict) -> Vec<Instruction> {
         let mut asm = Assembler::default();
+        if !self.takes_something(own) {
+            asm.pass();
+            return asm.finish();
+        }
         let (take, pass) = (asm.label(), asm.label());
         let mut code = Filter { asm, take, pass };
         match self {

@@ -5,7 +5,7 @@ use std::path::Path;
 use napier_sys::netdev::{self, Attached};
 
 /// What to do about the program that is on an interface of the calling thread's namespace.
-pub(super) fn mend(interface: &str, ifindex: u32) -> String {
+pub(crate) fn mend(interface: &str, ifindex: u32) -> String {
     let Some(Attached { generic, program }) = netdev::attached_xdp(ifindex).ok().flatten() else {
         return format!("it has gone since, or cannot be asked about; try again, or see ip -d link show {interface}");
     };

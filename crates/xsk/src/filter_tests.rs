@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::filter::{FILTER_ENTRIES_MAX, XdpFilter};
-use super::program::{XDP_PASS, XdpVerdict};
+use crate::filter::{FILTER_ENTRIES_MAX, XdpFilter};
+use crate::program::{XDP_PASS, XdpVerdict};
 use napier_sys::bpf;
 
 const TAKEN: i32 = 3;
@@ -182,4 +182,10 @@ fn the_longest_lists_are_compiled_and_longer_ones_refused() {
     assert!(!XdpFilter::Addresses(addresses(FILTER_ENTRIES_MAX + 1)).is_reasonable());
     assert!(!XdpFilter::Ports { addresses: Vec::new(), udp: ports(65), tcp: Vec::new() }.is_reasonable());
     assert!(!XdpFilter::Ports { addresses: addresses(1), udp: Vec::new(), tcp: Vec::new() }.is_reasonable());
+}
+
+#[test]
+fn a_filter_that_names_nothing_takes_nothing() {
+    let packets = [("UDP", v4("10.0.0.9", 17, 53), false), ("ARP", arp("10.0.0.9"), false)];
+    check("a_filter_that_names_nothing_takes_nothing", &XdpFilter::Addresses(Vec::new()), &packets);
 }

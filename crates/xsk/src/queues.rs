@@ -3,21 +3,23 @@
 use napier_ring::xsk::HEADROOM_BYTES;
 use napier_sys::netdev::{self, Channels};
 
-use super::config::{LINK_BYTES, QUEUES_MAX, XdpConfig};
-use super::error::AddXdpError;
-use super::namespace::in_namespace;
+use crate::config::{LINK_BYTES, QUEUES_MAX, XskConfig};
+use crate::error::XskError;
+use crate::namespace::in_namespace;
 
 /// The receive queues of an interface.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Queues {
-    /// 0: not known.
-    pub(super) count: u16,
-    pub(super) combined: bool,
+pub struct InterfaceQueues {
+    /// How many there are; 0: not known.
+    pub count: u16,
+    /// Each sends as well.
+    pub combined: bool,
 }
 
-impl Queues {
+impl InterfaceQueues {
     /// What `ethtool -L` calls them.
-    pub(super) fn word(self) -> &'static str {
+    #[must_use]
+    pub fn word(self) -> &'static str {
         if self.combined { "combined" } else { "rx" }
     }
 }
@@ -27,13 +29,13 @@ impl Queues {
 /// # Errors
 ///
 /// A field that cannot be; no such interface, or fewer queues.
-pub(super) fn fit(config: &XdpConfig) -> Result<(XdpConfig, Queues), AddXdpError> {
+pub fn fit(config: &XskConfig) -> Result<(XskConfig, InterfaceQueues), XskError> {
     config.check()?;
     let ask = || {
-        let asking = AddXdpError::refused("asking about an interface", "CAP_NET_ADMIN");
+        let asking = XskError::refused("asking about an interface", "CAP_NET_ADMIN");
         let query = netdev::query_socket().map_err(&asking)?;
         let interface = netdev::netdev(&query, &config.interface).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => AddXdpError::NoSuchInterface { interface: config.interface.clone() },
+            Some(libc::ENODEV) => XskError::NoSuchInterface { interface: config.interface.clone() },
             _ => asking(error),
         })?;
         Ok((interface.mtu, netdev::channels(&query, &config.interface)))
@@ -41,16 +43,16 @@ pub(super) fn fit(config: &XdpConfig) -> Result<(XdpConfig, Queues), AddXdpError
     let (mtu, channels) = in_namespace(config, ask)?;
     let queues = match channels {
         Some(Channels { receive, combined }) => {
-            Queues { count: u16::try_from(receive + combined).unwrap_or(u16::MAX), combined: combined > 0 }
+            InterfaceQueues { count: u16::try_from(receive + combined).unwrap_or(u16::MAX), combined: combined > 0 }
         }
-        None => Queues::default(),
+        None => InterfaceQueues::default(),
     };
     let mut config = config.clone();
     if config.queues == 0 {
         // Where the driver does not say there is mostly one.
         let left = queues.count.max(1).saturating_sub(config.first_queue);
         if left == 0 {
-            return Err(AddXdpError::NoSuchQueue { interface: config.interface, queue: config.first_queue });
+            return Err(XskError::NoSuchQueue { interface: config.interface, queue: config.first_queue });
         }
         config.queues = left.min(QUEUES_MAX);
     }

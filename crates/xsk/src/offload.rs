@@ -7,7 +7,7 @@ use napier_sys::netdev::{self, Netdev};
 
 /// An interface that had it on. Dropped after the program is off, it is switched on again.
 #[derive(Debug)]
-pub(super) struct HadLro {
+pub(crate) struct HadLro {
     /// A socket of the interface's namespace.
     query: OwnedFd,
     ifindex: u32,
@@ -15,7 +15,7 @@ pub(super) struct HadLro {
 
 impl HadLro {
     /// To be asked before a program is attached; `None` where it is off.
-    pub(super) fn of(query: &OwnedFd, name: &str, interface: &Netdev) -> Option<Self> {
+    pub(crate) fn of(query: &OwnedFd, name: &str, interface: &Netdev) -> Option<Self> {
         let is_on = netdev::lro(query, name).unwrap_or(false);
         let query = query.try_clone().ok().filter(|_| is_on)?;
         Some(Self { query, ifindex: interface.ifindex })
