@@ -5,8 +5,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
 use napier_runtime::device::{
-    AddDeviceError, AddLinkError, AddMemifError, AddXdpError, EndConfig, IfAddr, LinkConfig, LinkError, MemifAccess,
-    MemifConfig, MemifRole, MemifSecret, MemifSocketError, XdpConfig, XdpFilter, XdpMode,
+    AddDeviceError, AddInterfaceError, AddLinkError, AddMemifError, AddXdpError, EndConfig, IfAddr, LinkConfig,
+    LinkError, MemifAccess, MemifConfig, MemifRole, MemifSecret, MemifSocketError, XdpConfig, XdpFilter, XdpMode,
+    XskError,
 };
 use napier_runtime::socket::NetNs;
 
@@ -249,18 +250,39 @@ impl From<AddLinkError> for Failure {
     }
 }
 
+fn of_interface(error: &AddInterfaceError) -> i32 {
+    match error {
+        AddInterfaceError::Socket(MemifSocketError::Taken { .. }) | AddInterfaceError::IdTaken { .. } => {
+            libc::EADDRINUSE
+        }
+        AddInterfaceError::Socket(
+            MemifSocketError::System { source, .. } | MemifSocketError::Access { source, .. },
+        ) => source.raw_os_error().unwrap_or(libc::EINVAL),
+        AddInterfaceError::System(source) => source.raw_os_error().unwrap_or(libc::EMFILE),
+        _ => libc::EINVAL,
+    }
+}
+
+fn of_xsk(error: &XskError) -> i32 {
+    match error {
+        XskError::NoSuchInterface { .. } => libc::ENODEV,
+        XskError::NeedsCapability { .. } => libc::EPERM,
+        XskError::QueueBusy { .. } | XskError::ProgramAttached { .. } => libc::EBUSY,
+        XskError::NoNative { .. } | XskError::NoZeroCopy { .. } => libc::EOPNOTSUPP,
+        XskError::Memory { .. } => libc::ENOMEM,
+        XskError::System { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+        _ => libc::EINVAL,
+    }
+}
+
 impl From<AddMemifError> for Failure {
     fn from(error: AddMemifError) -> Self {
         let errno = match &error {
             AddMemifError::Device(error) => of_device(error),
             AddMemifError::Shape(error) => of_shape(error),
-            AddMemifError::Socket(MemifSocketError::Taken { .. }) | AddMemifError::IdTaken { .. } => libc::EADDRINUSE,
-            AddMemifError::Socket(
-                MemifSocketError::System { source, .. } | MemifSocketError::Access { source, .. },
-            ) => source.raw_os_error().unwrap_or(libc::EINVAL),
+            AddMemifError::Interface(error) => of_interface(error),
             AddMemifError::Memory { .. } | AddMemifError::Arena(_) => libc::ENOMEM,
             AddMemifError::System(source) => source.raw_os_error().unwrap_or(libc::EMFILE),
-            _ => libc::EINVAL,
         };
         Self::new(errno, error.to_string())
     }
@@ -270,13 +292,8 @@ impl From<AddXdpError> for Failure {
     fn from(error: AddXdpError) -> Self {
         let errno = match &error {
             AddXdpError::Device(error) => of_device(error),
-            AddXdpError::NoSuchInterface { .. } => libc::ENODEV,
-            AddXdpError::NeedsCapability { .. } => libc::EPERM,
-            AddXdpError::QueueBusy { .. } | AddXdpError::ProgramAttached { .. } => libc::EBUSY,
-            AddXdpError::NoNative { .. } | AddXdpError::NoZeroCopy { .. } => libc::EOPNOTSUPP,
-            AddXdpError::Arena(_) | AddXdpError::Memory { .. } => libc::ENOMEM,
-            AddXdpError::System { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-            _ => libc::EINVAL,
+            AddXdpError::Interface(error) => of_xsk(error),
+            AddXdpError::Arena(_) => libc::ENOMEM,
         };
         Self::new(errno, error.to_string())
     }
