@@ -56,12 +56,23 @@
 //! }
 //! ```
 //!
+//! # Features
+//!
+//! All are on by default; without one the engine has less and is built sooner: `memif` (`Engine::add_memif`), `xdp`
+//! (`Engine::add_xdp`), `capture` (module `capture`). Links in memory and the sockets are always there.
+//!
 //! Errors are one small enum per operation, with the kernel's numbers where it has them; their messages say what to do.
 //! `crates/runtime/examples` has an echo server, a forwarder of raw frames and a round trip.
 
 #![forbid(unsafe_code)]
+// What only a kind of device or the capture uses is of no use without it, and where links are the only kind a match needs no other arm.
+#![cfg_attr(
+    not(all(feature = "capture", feature = "memif", feature = "xdp")),
+    allow(dead_code, unreachable_patterns, irrefutable_let_patterns)
+)]
 
 mod bounds;
+#[cfg(feature = "capture")]
 pub mod capture;
 mod deliver;
 pub mod engine;
@@ -86,16 +97,21 @@ pub mod device {
     pub use crate::engine::{AddLinkError, AffinityError, DeviceHandle, DeviceStats, LinkState, RssError};
     pub use crate::napi::NapiStats;
     pub use crate::port::link::{LinkConfig, LinkError};
+    #[cfg(feature = "memif")]
     pub use crate::port::memif::{AddMemifError, MemifAccess, MemifConfig, MemifRole, MemifSocketError};
+    #[cfg(feature = "xdp")]
     pub use crate::port::xsk::{AddXdpError, XdpBusyPoll, XdpConfig, XdpFilter, XdpInfo, XdpMode, XdpStats};
     pub use crate::port::{AddDeviceError, EndConfig, SenderSpaceError};
     pub use napier_core::context::{PerContext, PollContext};
     pub use napier_core::memif::Secret as MemifSecret;
     pub use napier_core::moderation::{Coalesce, CoalesceError};
+    #[cfg(feature = "memif")]
     pub use napier_memif::AddInterfaceError;
     pub use napier_stack::device::{IfAddr, ParseIfAddrError};
+    #[cfg(feature = "xdp")]
     pub use napier_xsk::XskError;
 
+    #[cfg(feature = "xdp")]
     #[doc(hidden)]
     pub use crate::port::xsk::{BareReceiver, BareSender, BareXdp};
 }
@@ -120,7 +136,11 @@ pub mod device {
 /// ```
 pub mod prelude {
     pub use crate::control::mode::Mode;
-    pub use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, MemifConfig, ParseIfAddrError, XdpConfig};
+    pub use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, ParseIfAddrError};
+    #[cfg(feature = "memif")]
+    pub use crate::device::MemifConfig;
+    #[cfg(feature = "xdp")]
+    pub use crate::device::XdpConfig;
     pub use crate::engine::Engine;
     pub use crate::event::{Event, EventContext, Interest, Timeout};
     pub use crate::socket::{NetNs, TcpListener, TcpStream, UdpSocket};

@@ -10,7 +10,9 @@ use super::{DeviceHandle, Engine, EngineInner};
 use crate::bounds::mtu_of;
 use crate::netdev::Device;
 use crate::port::link::{self, LinkConfig, LinkError};
+#[cfg(feature = "memif")]
 use crate::port::memif::{AddMemifError, Control, MemifConfig};
+#[cfg(feature = "xdp")]
 use crate::port::xsk::{AddXdpError, Attachment, NewXdp, XdpConfig, XdpInfo, XdpStats};
 use crate::port::{AddDeviceError, AddedDevice, EndConfig, Made, PortKind, RxEnd, TxEnd};
 
@@ -87,6 +89,7 @@ impl Engine {
     /// # Errors
     ///
     /// See [`AddMemifError`]; nothing is added then.
+    #[cfg(feature = "memif")]
     pub fn add_memif(&self, config: MemifConfig, end: EndConfig) -> Result<DeviceHandle, AddMemifError> {
         let control = self.inner.services.get::<Control>();
         self.inner.add(control.reserve(&*self.inner.deliver, config)?, end)
@@ -115,6 +118,7 @@ impl Engine {
     /// println!("{:?}", device.xdp_info());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg(feature = "xdp")]
     pub fn add_xdp(&self, config: &XdpConfig, end: EndConfig) -> Result<DeviceHandle, AddXdpError> {
         self.inner.add(NewXdp::check(config)?, end)
     }
@@ -122,12 +126,14 @@ impl Engine {
 
 impl DeviceHandle {
     /// What is in force on the interface; `None` if the device is not an interface of the kernel.
+    #[cfg(feature = "xdp")]
     #[must_use]
     pub fn xdp_info(&self) -> Option<XdpInfo> {
         self.with_attachment(Attachment::info)
     }
 
     /// What the kernel counts of the device's sockets; `None` if the device is not an interface of the kernel.
+    #[cfg(feature = "xdp")]
     #[must_use]
     pub fn xdp_stats(&self) -> Option<XdpStats> {
         self.with_attachment(Attachment::stats)

@@ -221,6 +221,6 @@ impl EngineDevices {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "xdp"))]
 #[path = "devices_tests.rs"]
 mod tests;

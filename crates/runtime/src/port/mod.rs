@@ -13,19 +13,19 @@
 //! A queue whose peer is gone is [`RxEnd::Detached`] and [`TxEnd::Detached`]: its device has no carrier, so its instance
 //! is disabled meanwhile and nothing is sent.
 
-/// The ends of queues and the interrupt lines, of every kind.
+/// The ends of queues and the interrupt lines, of every kind. In brackets: where a kind is there.
 macro_rules! kinds {
-    ($d:tt $($(#[$doc:meta])* $kind:ident: $rx:ty, $tx:ty, $line:ty;)*) => {
+    ($d:tt $($(#[$doc:meta])* $kind:ident $([$($cfg:tt)*])?: $rx:ty, $tx:ty, $line:ty;)*) => {
         /// Where packets come from.
         pub(crate) enum RxEnd {
-            $($(#[$doc])* $kind($rx),)*
+            $($(#[cfg($($cfg)*)])? $(#[$doc])* $kind($rx),)*
             /// Nowhere: the peer is not there.
             Detached,
         }
 
         /// Where packets go.
         pub(crate) enum TxEnd {
-            $($(#[$doc])* $kind($tx),)*
+            $($(#[cfg($($cfg)*)])? $(#[$doc])* $kind($tx),)*
             /// Nowhere: the peer is not there. Packets are refused as by a full ring.
             Detached,
         }
@@ -36,14 +36,14 @@ macro_rules! kinds {
         /// and the thread that completes unmasks it.
         #[derive(Clone)]
         pub(crate) enum IrqLine {
-            $($(#[$doc])* $kind(std::sync::Arc<$line>),)*
+            $($(#[cfg($($cfg)*)])? $(#[$doc])* $kind(std::sync::Arc<$line>),)*
         }
 
         /// Does `$act` with the end that `$it` is.
         macro_rules! on_end {
             ($d of:ident, $d it:expr, $d end:ident => $d act:expr) => {
                 match $d it {
-                    $($d of::$kind($d end) => $d act,)*
+                    $($(#[cfg($($cfg)*)])? $d of::$kind($d end) => $d act,)*
                     $d of::Detached => {
                         let $d end = &mut $d crate::port::Detached;
                         $d act
@@ -56,7 +56,7 @@ macro_rules! kinds {
         macro_rules! on_line {
             ($d it:expr, $d line:ident => $d act:expr) => {
                 match $d it {
-                    $(IrqLine::$kind($d line) => $d act,)*
+                    $($(#[cfg($($cfg)*)])? IrqLine::$kind($d line) => $d act,)*
                 }
             };
         }
@@ -69,9 +69,9 @@ kinds! { $
     /// The server of a link, which copies.
     LinkServer: C2sConsumer, link::ServerTx, LinkLine;
     /// A memif peer in another process.
-    Memif: memif::MemifRx, memif::MemifTx, memif::MemifLine;
+    Memif [feature = "memif"]: memif::MemifRx, memif::MemifTx, memif::MemifLine;
     /// An AF_XDP socket.
-    Xsk: Box<xsk::XskRxEnd>, Box<xsk::XskTxEnd>, xsk::XskLine;
+    Xsk [feature = "xdp"]: Box<xsk::XskRxEnd>, Box<xsk::XskTxEnd>, xsk::XskLine;
 }
 
 /// An end that leads nowhere.
@@ -84,12 +84,14 @@ mod kind;
 pub(crate) mod link;
 mod link_line;
 mod lock;
+#[cfg(feature = "memif")]
 pub(crate) mod memif;
 mod moved;
 mod rx;
 pub(crate) mod tap;
 mod tx;
 mod tx_completion;
+#[cfg(feature = "xdp")]
 pub(crate) mod xsk;
 
 pub(crate) use bell::Bell;

@@ -1,6 +1,7 @@
 //! Sending where frames are moved into a ring: at the client of a link, and to an AF_XDP socket.
 
 use napier_ring::memif::C2sProducer;
+#[cfg(feature = "xdp")]
 use napier_ring::xsk::XskTx;
 use napier_ring::{ArenaId, Frame, FramePool, FrameTable};
 
@@ -52,7 +53,9 @@ macro_rules! frame_ring {
         }
     )*};
 }
-frame_ring!(C2sProducer, XskTx);
+frame_ring!(C2sProducer);
+#[cfg(feature = "xdp")]
+frame_ring!(XskTx);
 
 /// How the peer of a ring is shown what was sent, and told.
 pub(crate) trait Tell: Sized {

@@ -11,6 +11,7 @@ use crate::engine::devices::EngineDevices;
 use crate::napi::Napi;
 use crate::netdev::Device;
 use crate::port::tap::Counters as CaptureCounters;
+#[cfg(feature = "xdp")]
 use crate::port::xsk::{Attachment, XdpStats};
 
 /// A name alone may be that of several devices, in name spaces of their own.
@@ -40,6 +41,7 @@ figures! {
     interrupts_suppressed: Counter Count "napier_device_interrupts_suppressed" "Publications by the peer that raised no interrupt: masked, latched or coalesced";
 }
 
+#[cfg(feature = "xdp")]
 figures! {
     XDP, fn xdp(XdpStats), LABELS;
     rx_dropped: Counter Count "napier_xdp_rx_dropped" "Packets that the kernel dropped for other reasons than a full receive ring: longer than a frame, or no frame to fill";
@@ -77,7 +79,11 @@ static LINK: [Metric; 2] = [
 ];
 
 pub(super) fn metrics() -> impl Iterator<Item = &'static Metric> {
-    LINK.iter().chain(&DEVICE).chain(&XDP).chain(&CAPTURE)
+    #[cfg(feature = "xdp")]
+    let of_kinds = XDP.iter();
+    #[cfg(not(feature = "xdp"))]
+    let of_kinds = [].iter();
+    LINK.iter().chain(&DEVICE).chain(of_kinds).chain(&CAPTURE)
 }
 
 /// A device, as it was seen under the lock of devices.
@@ -87,6 +93,7 @@ pub(super) struct SeenDevice {
     /// Its number, as a label.
     pub(super) ifindex: String,
     stats: DeviceStats,
+    #[cfg(feature = "xdp")]
     xdp: Option<XdpStats>,
     carrier_losses: u64,
 }
@@ -100,6 +107,7 @@ impl EngineDevices {
             napis: entry.napis.clone(),
             ifindex: entry.device.ifindex.to_string(),
             stats: entry.stats(),
+            #[cfg(feature = "xdp")]
             xdp: entry.attachment.as_ref().and_then(|one| one.downcast_ref()).map(Attachment::stats),
             carrier_losses: entry.carrier.state().losses,
         });
@@ -113,6 +121,7 @@ impl SeenDevice {
         sink.sample(&LINK[0], &labels, self.device.up.load(Ordering::Relaxed).into());
         sink.sample(&LINK[1], &labels, self.carrier_losses);
         device(&self.stats, &labels, sink);
+        #[cfg(feature = "xdp")]
         if let Some(stats) = &self.xdp {
             xdp(stats, &labels, sink);
         }
