@@ -136,11 +136,11 @@ pub mod device {
 /// ```
 pub mod prelude {
     pub use crate::control::mode::Mode;
-    pub use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, ParseIfAddrError};
     #[cfg(feature = "memif")]
     pub use crate::device::MemifConfig;
     #[cfg(feature = "xdp")]
     pub use crate::device::XdpConfig;
+    pub use crate::device::{DeviceHandle, EndConfig, IfAddr, LinkConfig, ParseIfAddrError};
     pub use crate::engine::Engine;
     pub use crate::event::{Event, EventContext, Interest, Timeout};
     pub use crate::socket::{NetNs, TcpListener, TcpStream, UdpSocket};
