@@ -12,39 +12,11 @@
 
 use crate::tcp::options::BLOCKS_MAX;
 use crate::tcp::runs::Runs;
+pub use crate::tcp::runs::SackBlock;
 use crate::tcp::seq::Seq;
 
 /// Most ranges out of order: a peer that leaves more holes sends some bytes twice.
 pub const RANGES_MAX: usize = 256;
-
-/// A run of bytes, from `start` up to `end`, which does not belong to it.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct SackBlock {
-    /// The first number.
-    pub start: Seq,
-    /// Behind the last.
-    pub end: Seq,
-}
-
-impl SackBlock {
-    /// How many bytes.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> u32 {
-        self.end - self.start
-    }
-
-    /// Whether all of it is in the other.
-    #[must_use]
-    pub const fn is_in(&self, other: &Self) -> bool {
-        !self.start.is_before(other.start) && !self.end.is_after(other.end)
-    }
-
-    /// Whether both have a number in common, or one begins where the other ends.
-    const fn touches(&self, other: &Self) -> bool {
-        !self.start.is_after(other.end) && !other.start.is_after(self.end)
-    }
-}
 
 /// The ranges behind the first hole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,8 +3,36 @@
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-use crate::tcp::ranges::SackBlock;
 use crate::tcp::seq::Seq;
+
+/// A run of bytes, from `start` up to `end`, which does not belong to it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct SackBlock {
+    /// The first number.
+    pub start: Seq,
+    /// Behind the last.
+    pub end: Seq,
+}
+
+impl SackBlock {
+    /// How many bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> u32 {
+        self.end - self.start
+    }
+
+    /// Whether all of it is in the other.
+    #[must_use]
+    pub const fn is_in(&self, other: &Self) -> bool {
+        !self.start.is_before(other.start) && !self.end.is_after(other.end)
+    }
+
+    /// Whether both have a number in common, or one begins where the other ends.
+    pub(super) const fn touches(&self, other: &Self) -> bool {
+        !self.start.is_after(other.end) && !other.start.is_after(self.end)
+    }
+}
 
 /// The runs. No memory before there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

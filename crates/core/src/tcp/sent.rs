@@ -254,12 +254,15 @@ impl SentQueue {
     /// Looks at all that is under way.
     #[cold]
     pub fn lose_each(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) {
-        for at in 0..self.entries.len() {
-            let Some(sent) = self.entries.get(at) else { break };
-            if sent.under_way() > 0 && is_lost(sent) {
-                self.lose(at);
+        let Self { entries, pipe, lost, .. } = self;
+        entries.remake(|mut sent, keep| {
+            if sent.under_way() > 0 && is_lost(&sent) {
+                *pipe -= sent.bytes();
+                *lost += sent.bytes();
+                (sent.fate.lost, sent.fate.again) = (true, false);
             }
-        }
+            keep(sent);
+        });
     }
 
     /// The first segment is lost, if it is under way.

@@ -1,6 +1,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use napier_testkit::Dice;
+
 use super::*;
 use crate::time::Span;
 
@@ -271,33 +273,33 @@ fn it_is_as_the_plain_rules_say() {
         let (mut next, mut una) = (Seq(u32::MAX - 300), Seq(u32::MAX - 300));
         for step in 0..400_u64 {
             let now = at(step / 3);
-            match dice.below(8) {
+            match below(&mut dice, 8) {
                 0..3 if queue.len() < 60 => {
-                    let end = next + 1 + dice.below(5);
+                    let end = next + 1 + below(&mut dice, 5);
                     queue.push(next, end, now);
                     plain.0.push(Sent { at: now, start: next, end, fate: Fate::default() });
                     next = end;
                 }
                 3 if next != una => {
-                    let start = una + dice.below(next - una);
-                    let block = SackBlock { start, end: start + 1 + dice.below(next - start) };
+                    let start = una + below(&mut dice, next - una);
+                    let block = SackBlock { start, end: start + 1 + below(&mut dice, next - start) };
                     queue.tell(&[block], |_| {});
                     plain.tell(block);
                 }
                 4 => {
-                    let before = at((step / 3).saturating_sub(u64::from(dice.below(20))));
+                    let before = at((step / 3).saturating_sub(u64::from(below(&mut dice, 20))));
                     queue.lose_oldest(|entry| entry.at < before);
                     plain.lose(|entry| entry.at < before);
                 }
                 5 | 6 => {
                     if let Some(lost) = queue.first_lost().copied() {
-                        let end = lost.end.earlier(lost.start + 1 + dice.below(4));
+                        let end = lost.end.earlier(lost.start + 1 + below(&mut dice, 4));
                         queue.send_again(lost.start, end, now);
                         plain.send_again(lost.start, end, now);
                     }
                 }
                 _ if next != una => {
-                    una += dice.below((next - una).min(12) + 1);
+                    una += below(&mut dice, (next - una).min(12) + 1);
                     queue.acknowledge(una, |_| {});
                     plain.0.retain(|entry| entry.end.is_after(una));
                     if let Some(first) = plain.0.first_mut() {
@@ -312,14 +314,8 @@ fn it_is_as_the_plain_rules_say() {
     }
 }
 
-/// A multiplicative generator is enough to mix stories.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        ((self.0 >> 33) % u64::from(sides)) as u32
-    }
+fn below(dice: &mut Dice, faces: u32) -> u32 {
+    dice.roll(faces.into()) as u32
 }
 
 /// Ten thousand segments under way, of which one in a hundred is lost, each time that it is sent: what is looked at for an acknowledgement
@@ -354,7 +350,7 @@ fn what_an_acknowledgement_costs_is_what_it_changes() {
         if now - *sent < rtt {
             continue;
         }
-        let Some((arrived, _)) = flying.pop_front().filter(|_| dice.below(100) > 0) else { continue };
+        let Some((arrived, _)) = flying.pop_front().filter(|_| below(&mut dice, 100) > 0) else { continue };
         if arrived == expected {
             expected = ranges.advance(expected + 1);
         } else if arrived.is_after(expected) {

@@ -6,7 +6,7 @@
 //! from their own threads. Deadlines stand in a wheel (`wheel`).
 //!
 //! # What is not here
-//! Urgent data, Fast Open, SYN cookies, pacing, ECN, `TCP_CORK`, lingering closes (only a linger time of 0). What a machine drops
+//! Urgent data, Fast Open, SYN cookies, pacing, ECN, `TCP_CORK`. What a machine drops
 //! (segments outside of the window, more holes than it keeps) is not counted.
 //!
 //! # Files
@@ -68,7 +68,7 @@ use flow::Flow;
 use flows::Flows;
 use limits::Orphans;
 use listener::ListenerInner;
-use machine::{Departure, Inbound, Numbers};
+use machine::{Departure, Inbound, TcpNumbers};
 use outlet::send_back;
 use wheel::Wheel;
 
@@ -135,12 +135,12 @@ impl Tcp {
 
     /// The first number of a connection, and where its clock of timestamps begins. Both grow from one connection of two ends to the next, by which
     /// a peer in TIME-WAIT knows that it is a new one (RFC 6528, RFC 7323 section 5.4). Source: `net/core/secure_seq.c`.
-    fn numbers(&self, flow: &Flow, now: Instant) -> Numbers {
+    fn numbers(&self, flow: &Flow, now: Instant) -> TcpNumbers {
         let (local, peer) = (flow.local, flow.peer);
         let ends = self.keys.hash_one(("first", local.addr, local.port, peer.addr, peer.port));
         let clock = self.keys.hash_one(("clock", local.addr, peer.addr));
         // Halves of what cannot be guessed.
-        Numbers { first: first_number(ends as u32, now), clock: clock as u32 }
+        TcpNumbers { first: first_number(ends as u32, now), clock: clock as u32 }
     }
 
     /// A number that no other station can know, another one each time.

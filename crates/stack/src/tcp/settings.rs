@@ -6,7 +6,7 @@ use std::time::Duration;
 use napier_core::time::Span;
 
 use super::congestion::{CongestionControl, control_for};
-use super::machine::{Beginning, Numbers, Room};
+use super::machine::{Beginning, Room, TcpNumbers};
 use super::outlet::route::Route;
 use super::rules::{KeepAlive, Patience};
 use crate::errno::errno;
@@ -54,7 +54,7 @@ impl Buffers {
 
 impl ConnSettings {
     /// What a machine begins with.
-    pub(super) fn beginning(&self, numbers: Numbers, route: &Route) -> Beginning {
+    pub(super) fn beginning(&self, numbers: TcpNumbers, route: &Route) -> Beginning {
         Beginning {
             numbers,
             segment: route.segment(),

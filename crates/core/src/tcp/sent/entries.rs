@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 const PLACES: u32 = u32::MAX >> 1;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-struct Entry {
+struct Linked {
     sent: Sent,
     /// The places of its neighbours in its line.
     before: u32,
@@ -30,12 +30,12 @@ struct Entry {
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-struct Line {
+struct SentLine {
     first: u32,
     last: u32,
 }
 
-const EMPTY: Line = Line { first: NONE, last: NONE };
+const EMPTY: SentLine = SentLine { first: NONE, last: NONE };
 const UNDER_WAY: usize = 0;
 const LOST: usize = 1;
 
@@ -51,10 +51,10 @@ const fn line_of(fate: Fate) -> Option<usize> {
 /// All entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entries {
-    all: VecDeque<Entry>,
+    all: VecDeque<Linked>,
     /// The place of the first one.
     base: u32,
-    lines: [Line; 2],
+    lines: [SentLine; 2],
     /// Entries that were looked at one after the other.
     #[cfg(test)]
     pub(super) looks: u64,
@@ -131,7 +131,7 @@ impl Entries {
             // Most connections never have more.
             self.all.reserve_exact(4);
         }
-        self.all.push_back(Entry { sent, before: NONE, behind: NONE });
+        self.all.push_back(Linked { sent, before: NONE, behind: NONE });
         self.link(self.all.len() - 1);
     }
 
@@ -167,7 +167,7 @@ impl Entries {
         let whole = self.all[at].sent;
         self.change(at, Sent { end: middle, ..whole });
         let second = at + 1;
-        self.all.insert(second, Entry { sent: Sent { start: middle, ..whole }, before: NONE, behind: NONE });
+        self.all.insert(second, Linked { sent: Sent { start: middle, ..whole }, before: NONE, behind: NONE });
         let base = self.base;
         let moves = |place: &mut u32| {
             if *place != NONE && (place.wrapping_sub(base) & PLACES) as usize >= second {
@@ -190,7 +190,7 @@ impl Entries {
     pub(super) fn remake(&mut self, mut each: impl FnMut(Sent, &mut dyn FnMut(Sent))) {
         let old = core::mem::take(&mut self.all);
         for entry in old {
-            each(entry.sent, &mut |sent| self.all.push_back(Entry { sent, before: NONE, behind: NONE }));
+            each(entry.sent, &mut |sent| self.all.push_back(Linked { sent, before: NONE, behind: NONE }));
         }
         self.relink();
     }
@@ -229,7 +229,7 @@ impl Entries {
     /// Takes one out of its line.
     #[inline]
     fn unlink(&mut self, at: usize) {
-        let Entry { sent, before, behind } = self.all[at];
+        let Linked { sent, before, behind } = self.all[at];
         let Some(line) = line_of(sent.fate) else { return };
         match self.index(before) {
             None => self.lines[line].first = behind,
@@ -272,7 +272,7 @@ impl Entries {
         let Sent { at: time, end, .. } = self.all[at].sent;
         let (mut before, mut behind) = (self.lines[UNDER_WAY].last, NONE);
         while let Some(other) = self.index(before) {
-            let Entry { sent, before: next, .. } = self.all[other];
+            let Linked { sent, before: next, .. } = self.all[other];
             if !is_sent_after((sent.at, sent.end), (time, end)) {
                 break;
             }
@@ -285,7 +285,7 @@ impl Entries {
     /// From both ends: what is lost first has low numbers, and so has what is lost again.
     fn link_lost(&mut self, at: usize) {
         let start = self.all[at].sent.start;
-        let Line { first: mut low, last: mut high } = self.lines[LOST];
+        let SentLine { first: mut low, last: mut high } = self.lines[LOST];
         loop {
             self.look();
             let (Some(lower), Some(higher)) = (self.index(low), self.index(high)) else {

@@ -111,7 +111,7 @@ impl Room {
 
 /// Where the numbers of a machine begin, which no other station can know.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(in crate::tcp) struct Numbers {
+pub(in crate::tcp) struct TcpNumbers {
     pub(in crate::tcp) first: Seq,
     /// The clock of its timestamps.
     pub(in crate::tcp) clock: u32,
@@ -120,7 +120,7 @@ pub(in crate::tcp) struct Numbers {
 /// What a machine begins with.
 #[derive(Copy, Clone, Debug)]
 pub(in crate::tcp) struct Beginning {
-    pub(in crate::tcp) numbers: Numbers,
+    pub(in crate::tcp) numbers: TcpNumbers,
     /// Bytes that a packet of the path has behind its IP header and the 20 bytes of TCP's.
     pub(in crate::tcp) segment: u32,
     pub(in crate::tcp) receive: Room,

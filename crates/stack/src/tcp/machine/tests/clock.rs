@@ -5,7 +5,7 @@ use napier_core::tcp::options::{Options, Stamps};
 use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 
-use crate::tcp::machine::{Beginning, Inbound, Numbers, Room, TcpMachine};
+use crate::tcp::machine::{Beginning, Inbound, Room, TcpMachine, TcpNumbers};
 use crate::wire::flag;
 
 fn at(secs: u64) -> Instant {
@@ -16,7 +16,7 @@ fn at(secs: u64) -> Instant {
 fn accepted(now: Instant) -> TcpMachine {
     let (first, control) = (Seq(100), Control::Cubic);
     let begin = Beginning {
-        numbers: Numbers { first, clock: 5 },
+        numbers: TcpNumbers { first, clock: 5 },
         segment: 1460,
         receive: Room::RECEIVE,
         send: Room::SEND,

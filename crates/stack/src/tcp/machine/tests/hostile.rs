@@ -7,7 +7,7 @@ use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 use napier_rng::{Xoshiro256PlusPlus, below, stream};
 
-use crate::tcp::machine::{Beginning, Inbound, Numbers, Room, TcpMachine};
+use crate::tcp::machine::{Beginning, Inbound, Room, TcpMachine, TcpNumbers};
 use crate::wire::flag;
 
 const PAYLOAD: [u8; 3000] = [7; 3000];
@@ -63,7 +63,7 @@ fn noise_harms_nobody() {
         let receive = if seed % 2 == 0 { Room::fixed(20_000) } else { Room::RECEIVE };
         let control = [Control::None, Control::Reno, Control::Cubic][seed as usize % 3];
         let begin = Beginning {
-            numbers: Numbers { first: Seq(u32::MAX - 50_000), clock: 5 },
+            numbers: TcpNumbers { first: Seq(u32::MAX - 50_000), clock: 5 },
             segment: 1460,
             receive,
             send: Room::SEND,

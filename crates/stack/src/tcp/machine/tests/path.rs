@@ -7,7 +7,7 @@ use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 use napier_rng::{Xoshiro256PlusPlus, below, open_unit, stream};
 
-use crate::tcp::machine::{Beginning, Departure, Inbound, Numbers, Room, TcpMachine, TcpState};
+use crate::tcp::machine::{Beginning, Departure, Inbound, Room, TcpMachine, TcpNumbers, TcpState};
 use crate::wire::flag;
 
 /// Header bytes of a packet beside TCP's: Ethernet and IP.
@@ -127,10 +127,10 @@ impl World {
     }
 
     fn beginning(&self, end: usize) -> Beginning {
-        // Numbers begin anew during each transfer of some length.
+        // TcpNumbers begin anew during each transfer of some length.
         let first = Seq(u32::MAX - 30_000 - 7 * end as u32);
         let WorldConfig { segment, receive, control, .. } = self.config;
-        Beginning { numbers: Numbers { first, clock: u32::MAX - 900 }, segment, receive, send: Room::SEND, control }
+        Beginning { numbers: TcpNumbers { first, clock: u32::MAX - 900 }, segment, receive, send: Room::SEND, control }
     }
 
     fn fly(&mut self, from: usize, mut packet: Vec<u8>) {

@@ -25,7 +25,7 @@ use napier_core::tcp::ranges::SackBlock;
 use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 
-use crate::tcp::machine::{Beginning, Inbound, Numbers, Room, TcpMachine};
+use crate::tcp::machine::{Beginning, Inbound, Room, TcpMachine, TcpNumbers};
 use crate::wire::flag;
 
 const OURS: Seq = Seq(u32::MAX - 1200);
@@ -250,7 +250,7 @@ impl Player<'_> {
 
 fn play(name: &str, text: &str) {
     let begin = Beginning {
-        numbers: Numbers { first: OURS, clock: u32::MAX - 100 },
+        numbers: TcpNumbers { first: OURS, clock: u32::MAX - 100 },
         segment: 1460,
         receive: Room::RECEIVE,
         send: Room::SEND,

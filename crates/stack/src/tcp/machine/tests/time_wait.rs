@@ -5,7 +5,7 @@ use napier_core::tcp::options::{Options, Stamps};
 use napier_core::tcp::seq::Seq;
 use napier_core::time::{Instant, Span};
 
-use crate::tcp::machine::{Beginning, Inbound, Numbers, Room, TcpMachine, TcpState};
+use crate::tcp::machine::{Beginning, Inbound, Room, TcpMachine, TcpNumbers, TcpState};
 use crate::wire::flag;
 
 const THEIRS: Seq = Seq(u32::MAX - 1);
@@ -21,7 +21,7 @@ fn came(flags: u8, seq: Seq, ack: Seq, stamp: Option<u32>) -> Inbound<'static> {
 fn waiting(stamped: bool) -> (TcpMachine, Instant) {
     let now = Instant::ZERO + Span::from_secs(1);
     let begin = Beginning {
-        numbers: Numbers { first: OURS, clock: 9 },
+        numbers: TcpNumbers { first: OURS, clock: 9 },
         segment: 1460,
         receive: Room::RECEIVE,
         send: Room::SEND,
