@@ -76,6 +76,20 @@ pub(super) fn error_of(before: TcpState, cause: Cause) -> i32 {
     }
 }
 
+/// Whether a program that closes with a linger time waits: our end is not acknowledged. Source: `net/core/stream.c sk_stream_closing`.
+pub(super) fn lingers(state: TcpState) -> bool {
+    match state {
+        TcpState::FinWait1 | TcpState::Closing | TcpState::LastAck => true,
+        TcpState::Closed
+        | TcpState::SynSent
+        | TcpState::SynReceived
+        | TcpState::Established
+        | TcpState::FinWait2
+        | TcpState::CloseWait
+        | TcpState::TimeWait => false,
+    }
+}
+
 /// Whether a state counts as established (RFC 4022 tcpCurrEstab).
 pub(super) fn is_established(state: TcpState) -> bool {
     matches!(state, TcpState::Established | TcpState::CloseWait)

@@ -1,6 +1,7 @@
 //! TCP connections as programs use them.
 
 mod info;
+mod linger;
 mod traits;
 
 use std::io;
@@ -31,7 +32,7 @@ const WRITABLE: Interest = Interest::from_bits(Interest::OUT.bits() | Interest::
 ///
 /// Calls behave as their namesakes of the kernel, and so do the error numbers ([`io::Error::raw_os_error`]). A send
 /// builds its segments in the transmit ring before it returns; what does not fit into the peer's window goes out when
-/// the peer has read. Closing with unread data, or with a linger time of 0, resets the connection.
+/// the peer has read. Closing with unread data, or with a linger time of 0, resets the connection; with a longer one it waits.
 ///
 /// ```no_run
 /// use std::io::{Read as _, Write as _};
@@ -260,19 +261,6 @@ impl TcpStream {
         Ok(())
     }
 
-    /// `SO_LINGER`: with zero, closing resets the connection and what was not sent is lost; `None`: closing returns at
-    /// once and what was not sent is sent (the default).
-    ///
-    /// # Errors
-    /// `EINVAL` for another time: closing never waits.
-    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        match linger {
-            None | Some(Duration::ZERO) => self.conn.own(&self.tcp).reset_on_close = linger.is_some(),
-            Some(_) => return Err(errno(libc::EINVAL)),
-        }
-        Ok(())
-    }
-
     /// Sets a busy-poll option, `SO_PRIORITY`, `SO_MAX_PACING_RATE`, or `SO_RCVBUF` and `SO_SNDBUF`: bytes, not doubled, as
     /// [`TcpStreamBuilder::rcvbuf`]; the buffer does not grow by itself any more.
     ///
@@ -364,12 +352,6 @@ fn set_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
 impl Watchable for TcpStream {
     fn watched(&self) -> Arc<dyn Watched> {
         self.conn.clone()
-    }
-}
-
-impl Drop for TcpStream {
-    fn drop(&mut self) {
-        self.conn.close(&self.tcp);
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use napier_core::time::Span;
 use napier_sys::clock::Clock;
 
 use crate::errno::errno;
 use crate::tcp::Tcp;
 use crate::tcp::conn::{Conn, Note};
 use crate::tcp::machine::TcpState;
-use crate::tcp::rules::{Cause, Patience};
+use crate::tcp::rules::{self, Cause, Patience};
 
 /// What one attempt gave.
 pub(in crate::tcp) enum Attempt {
@@ -94,10 +96,17 @@ impl Conn {
         Ok(())
     }
 
-    /// The last handle is gone. Unread data, or a linger time of 0, resets the connection (RFC 2525 section 2.17).
-    pub(in crate::tcp) fn close(self: &Arc<Self>, tcp: &Tcp) {
+    /// The last handle is gone. Unread data, or a linger time of 0, resets the connection (RFC 2525 section 2.17). With another one: how long
+    /// the program waits for the peer, as long as the connection [lingers](Self::is_lingering).
+    #[must_use = "the program may want to wait"]
+    pub(in crate::tcp) fn close(self: &Arc<Self>, tcp: &Tcp) -> Option<Span> {
         self.source.close();
-        self.own(tcp).close();
+        let mut core = self.own(tcp);
+        core.close();
+        let lingers = !core.linger.is_zero() && rules::lingers(core.live_state());
+        // Relaxed: the owner writes it, and the Release of what ends it shows all that there is to see.
+        self.lingers.store(lingers, Ordering::Relaxed);
+        lingers.then_some(core.linger)
     }
 
     /// Resets a connection that no program has accepted; never waits.

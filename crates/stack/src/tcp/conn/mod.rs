@@ -24,7 +24,7 @@ use napier_core::backlog;
 use napier_core::icmp::BlackHole;
 use napier_core::sockopt::{SocketBusy, record_napi_id};
 use napier_core::tcp::seq::Seq;
-use napier_core::time::{Deadline, Instant};
+use napier_core::time::{Deadline, Instant, Span};
 use napier_ring::Owned;
 use napier_sys::clock::Clock;
 use napier_sys::prefetch::prefetch;
@@ -98,6 +98,8 @@ pub(crate) struct Conn {
     /// 0: none.
     pub(super) read_timeout_ns: AtomicU64,
     pub(super) write_timeout_ns: AtomicU64,
+    /// A program that has closed it waits for the peer; written by the owner.
+    lingers: AtomicBool,
     /// For a device that has room, which knows the connection alone.
     tcp: Weak<Tcp>,
 }
@@ -141,6 +143,8 @@ pub(super) struct Core {
     hole: BlackHole,
     /// What was said of a segment, and when: why the peer is silent, if it is.
     soft: (i32, Instant),
+    /// How long closing waits; zero: not at all.
+    pub(super) linger: Span,
 }
 
 /// What came of a segment.
@@ -183,6 +187,7 @@ impl Conn {
             challenged: None,
             hole: BlackHole::default(),
             soft: (0, Instant::ZERO),
+            linger: Span::ZERO,
         };
         Self {
             flow,
@@ -201,6 +206,7 @@ impl Conn {
             nonblocking: AtomicBool::new(false),
             read_timeout_ns: AtomicU64::new(0),
             write_timeout_ns: AtomicU64::new(0),
+            lingers: AtomicBool::new(false),
             tcp: tcp.this.clone(),
             busy: AtomicU64::new(options::pack(busy)),
         }
@@ -229,6 +235,12 @@ impl Conn {
     pub(super) fn is_ready(&self, any_of: Interest) -> bool {
         // Acquire: pairs with the Release in `publish_ready`.
         Interest::from_bits(self.ready.load(Ordering::Acquire)).intersects(any_of)
+    }
+
+    /// Whether the program that has closed it is to wait on.
+    pub(super) fn is_lingering(&self) -> bool {
+        // Acquire: pairs with the Release in `settle`.
+        self.lingers.load(Ordering::Acquire)
     }
 
     /// The busy-poll settings with the id that is recorded now.

@@ -50,6 +50,8 @@ pub(super) struct News {
     pub(super) established: Option<Arc<ListenerInner<Conn>>>,
     pub(super) time_wait: bool,
     orphaned: bool,
+    /// The program that has closed it waits no more.
+    closed: bool,
     dead: bool,
 }
 
@@ -64,6 +66,11 @@ impl Conn {
         let state = core.live(look.state);
         if state != core.state {
             core.changed(&tcp.tables, state, cause, news);
+        }
+        if self.lingers.load(Ordering::Relaxed) && !rules::lingers(state) {
+            // Release: pairs with the Acquire in `is_lingering`.
+            self.lingers.store(false, Ordering::Release);
+            news.closed = true;
         }
         if core.dead && !std::mem::replace(&mut core.released, true) {
             news.dead = true;
@@ -95,6 +102,8 @@ impl Conn {
 
     /// Publishes that it is over, without a look at the socket, which may be what a panic is about.
     pub(super) fn publish_end(&self, core: &Core) {
+        // Release: as in `settle`.
+        self.lingers.store(false, Ordering::Release);
         let look = SocketFacts { state: TcpState::Closed, queued: 0, unsent: 0, room: true, speaks: false };
         let _ = self.publish_ready(core, &look);
     }
@@ -123,7 +132,7 @@ impl Conn {
 
     /// Tells everybody, and owns nothing.
     pub(super) fn tell(self: &Arc<Self>, tcp: &Tcp, news: &mut News) {
-        let News { told, established, time_wait, orphaned, dead } = std::mem::take(news);
+        let News { told, established, time_wait, orphaned, closed, dead } = std::mem::take(news);
         if let Some(listener) = established {
             listener.established(self, &tcp.tables).iter().for_each(|abandoned| abandoned.reset(tcp));
         }
@@ -136,6 +145,9 @@ impl Conn {
             if told.intersects(Interest::OUT | Interest::ERR | Interest::HUP) {
                 self.writer.wake_told(&*tcp.tables.host, &|| Some(self.clone()), Whom::Writer);
             }
+        }
+        if closed {
+            self.writer.wake_told(&*tcp.tables.host, &|| Some(self.clone()), Whom::Writer);
         }
         if time_wait {
             tcp.time_wait_begins(self);
@@ -215,8 +227,8 @@ impl News {
     /// There are none, as after most calls to read.
     #[inline]
     pub(super) fn are_none(&self) -> bool {
-        let Self { told, established, time_wait, orphaned, dead } = self;
-        told.is_empty() && established.is_none() && !(*time_wait | *orphaned | *dead)
+        let Self { told, established, time_wait, orphaned, closed, dead } = self;
+        told.is_empty() && established.is_none() && !(*time_wait | *orphaned | *closed | *dead)
     }
 
     #[inline]

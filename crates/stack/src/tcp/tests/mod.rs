@@ -4,6 +4,7 @@ mod challenge;
 mod crossing;
 mod keep_alive;
 mod limits;
+mod linger;
 mod owned;
 mod rules;
 mod segments;
