@@ -266,7 +266,7 @@ int napier_socket(int where, int domain, int kind, int protocol);
  * Gives 0; -1 and EBADF, ENOTSOCK, EFAULT, EINVAL (it has an address), EAFNOSUPPORT, EADDRINUSE, EADDRNOTAVAIL, ESHUTDOWN. */
 int napier_bind(int socket, const struct sockaddr *address, socklen_t len);
 
-/* As listen(2), but once. Other options than SO_REUSEPORT and IPV6_V6ONLY that were set before go to each connection that is accepted.
+/* As listen(2), but once. accept has no time limit (SO_RCVTIMEO). Other options than SO_REUSEPORT and IPV6_V6ONLY that were set before go to each connection that is accepted.
  *
  * Threads: any.
  *
@@ -513,7 +513,7 @@ int napier_raw_napi_id(int port);
  *
  * Threads: one at a time for each port. napier_close of another thread does not end it, napier_engine_stop does.
  *
- * Gives 1 if there are, 0 if there are none; -1 and EBADF, EINVAL, EBUSY. */
+ * Gives 1 if there are, 0 if there are none; -1 and EBADF, EINVAL, EBUSY, ESHUTDOWN. */
 int napier_raw_wait(int port, int timeout_ms);
 
 /* Takes at most count received frames, which stay in place until they are sent on or given back: 1024 of a port at most. It never waits.

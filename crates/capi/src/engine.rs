@@ -53,7 +53,7 @@ struct Made {
 /// A device, with its engine, which it does not keep running.
 pub(crate) struct DeviceObject {
     pub(crate) handle: DeviceHandle,
-    engine: WeakEngine,
+    pub(crate) engine: WeakEngine,
     /// Bytes of the longest frame that can be sent on it.
     pub(crate) frame_bytes: usize,
 }

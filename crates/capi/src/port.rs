@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use napier_runtime::engine::WeakEngine;
 use napier_runtime::raw::{BindRawError, RawBusyPoll, RawFrame, RawPort};
 
 use crate::engine::DeviceObject;
@@ -41,6 +42,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// A port, for one thread at a time.
 pub(crate) struct Port {
     inner: Mutex<Inner>,
+    engine: WeakEngine,
 }
 
 struct Inner {
@@ -113,7 +115,8 @@ impl Port {
         let free = (0..NAPIER_FRAMES_HELD_MAX).rev().collect();
         // Relaxed: a number alone.
         let number = (NEXT.fetch_add(1, Ordering::Relaxed) & ((1 << PORT_BITS) - 1)) << PLACE_BITS;
-        Ok(Self { inner: Mutex::new(Inner { held, free, number, port, frame_bytes: device.frame_bytes }) })
+        let inner = Mutex::new(Inner { held, free, number, port, frame_bytes: device.frame_bytes });
+        Ok(Self { inner, engine: device.engine.clone() })
     }
 
     /// What the calling thread uses alone.
@@ -135,7 +138,11 @@ impl Port {
 
     /// Waits for frames; false at the end of the time.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<bool, Failure> {
-        Ok(self.own()?.port.port().wait(timeout))
+        let there = self.own()?.port.port().wait(timeout);
+        if !there && self.engine.upgrade().is_none() {
+            return Err(Failure::of(libc::ESHUTDOWN));
+        }
+        Ok(there)
     }
 
     /// Takes received frames.

@@ -172,7 +172,15 @@ impl HandleTable {
 
     /// What a call learns of another handle than its own.
     pub(crate) fn with<R>(&self, number: c_int, ask: impl FnOnce(&Object) -> Result<R, Failure>) -> Result<R, Failure> {
-        ask(&self.find(number)?.object)
+        let found = self.find(number)?;
+        found.check()?;
+        ask(&found.object)
+    }
+
+    /// Takes an engine's number back, poisoned or not.
+    pub(crate) fn remove_engine(&self, number: c_int) -> Result<(), Failure> {
+        self.find(number)?.object.engine()?;
+        self.remove(number)
     }
 
     /// Takes a number back; what it stands for goes when the last call on it ends.
@@ -221,7 +229,7 @@ pub(crate) fn on<A: CallResult>(number: c_int, call: impl FnOnce(&Object) -> Res
 
 impl HandleEntry {
     #[inline]
-    fn call<A>(&self, call: impl FnOnce(&Object) -> Result<A, Failure>) -> Result<A, Failure> {
+    fn check(&self) -> Result<(), Failure> {
         // Relaxed: a call that began before may not see it, as one that ended before.
         if self.poisoned.load(Ordering::Relaxed) {
             return Err(Failure::new(
@@ -229,6 +237,12 @@ impl HandleEntry {
                 "a call on this handle has met a mistake of the library: close the handle, and report it",
             ));
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn call<A>(&self, call: impl FnOnce(&Object) -> Result<A, Failure>) -> Result<A, Failure> {
+        self.check()?;
         catch_unwind(AssertUnwindSafe(|| call(&self.object))).unwrap_or_else(|panic| {
             self.poisoned.store(true, Ordering::Relaxed);
             Err(of_panic(panic))
@@ -314,6 +328,7 @@ mod tests {
         assert_eq!(on(one, |_| Ok(1)), -1);
         let errno = std::io::Error::last_os_error().raw_os_error();
         assert_eq!(errno, Some(libc::ENOTRECOVERABLE));
+        assert_eq!(number_of(HANDLES.with(one, |_| Ok(()))), Some(libc::ENOTRECOVERABLE));
         assert_eq!(on(other, |_| Ok(1)), 1);
         HANDLES.remove(one).expect("a poisoned one can be closed");
         HANDLES.remove(other).expect("it is there");

@@ -53,10 +53,7 @@ pub unsafe extern "C" fn napier_engine_start(options: *const NapierEngineOptions
 /// Gives 0; -1 and EBADF, EINVAL (the handle of something else).
 #[unsafe(no_mangle)]
 pub extern "C" fn napier_engine_stop(engine: c_int) -> c_int {
-    enter(|| {
-        HANDLES.with(engine, |object| object.engine().map(drop))?;
-        HANDLES.remove(engine).map(|()| 0)
-    })
+    enter(|| HANDLES.remove_engine(engine).map(|()| 0))
 }
 
 /// Closes a handle of any kind, poisoned or not. A socket is closed, and leaves the contexts that it is in; a raw port hands its queue

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn napier_bind(socket: c_int, address: *const sockaddr, le
     })
 }
 
-/// As listen(2), but once. Other options than SO_REUSEPORT and IPV6_V6ONLY that were set before go to each connection that is accepted.
+/// As listen(2), but once. accept has no time limit (SO_RCVTIMEO). Other options than SO_REUSEPORT and IPV6_V6ONLY that were set before go to each connection that is accepted.
 ///
 /// Threads: any.
 ///
@@ -178,12 +178,11 @@ pub unsafe extern "C" fn napier_getsockopt(
         }
         // SAFETY: the caller's length is there.
         let room = unsafe { len.read_unaligned() };
-        // SAFETY: the caller's value has so much room.
-        let room = unsafe { memory::bytes_mut(value.cast(), room as usize) }?;
-        let int = socket.get(level, name)?.to_ne_bytes();
         // As much of it as there is room for (net/core/sock.c sk_getsockopt).
-        let bytes = room.len().min(int.len());
-        room[..bytes].copy_from_slice(&int[..bytes]);
+        let bytes = (room as usize).min(size_of::<c_int>());
+        // SAFETY: the caller's value has so much room.
+        let room = unsafe { memory::bytes_mut(value.cast(), bytes) }?;
+        room.copy_from_slice(&socket.get(level, name)?.to_ne_bytes()[..bytes]);
         // SAFETY: the caller's length is there.
         unsafe { len.write_unaligned(bytes as socklen_t) }; // at most 4
         Ok(0)

@@ -166,3 +166,16 @@ fn a_port_is_for_one_thread_at_a_time() {
     fine(napier_close(here));
     fine(napier_close(there));
 }
+
+#[test]
+fn a_wait_ends_with_the_engine() {
+    let rig = rig();
+    let port = fine(napier_raw_open(rig.devices[0], 0));
+    assert_eq!(fine(napier_raw_wait(port, 0)), 0);
+    let waits = std::thread::spawn(move || (napier_raw_wait(port, -1), errno()));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fine(napier_engine_stop(rig.engine));
+    assert_eq!(waits.join().expect("no panic"), (-1, libc::ESHUTDOWN));
+    refused(napier_raw_wait(port, 0), libc::ESHUTDOWN);
+    fine(napier_close(port));
+}
