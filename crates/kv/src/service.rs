@@ -5,6 +5,8 @@
 //! enough. A worker that an interrupt takes from its CPU meanwhile has its work still before it, as any program has;
 //! with a clock the interrupt would be free.
 
+mod hdr;
+
 use std::fmt;
 use std::hint::black_box;
 use std::path::Path;
@@ -79,6 +81,16 @@ pub enum ServiceError {
         /// The line.
         text: String,
     },
+    /// A log of histograms that cannot be read.
+    #[error(
+        "the log of histograms {path}: {why}; give one that HdrHistogram's writer of logs wrote, with values in ns up to a second"
+    )]
+    Log {
+        /// As given.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
     /// No bucket with a weight, or too many.
     #[error("the histogram {path} has {buckets} buckets with a weight; give 1 to {BUCKETS_MAX}")]
     Buckets {
@@ -92,14 +104,14 @@ pub enum ServiceError {
 impl FromStr for Service {
     type Err = ServiceError;
 
-    /// `6us`, `exp:6us` or `hist:FILE`; the file is read.
+    /// `6us`, `exp:6us` or `hist:FILE`; the file is read: lines of a time and a weight, or a log of HdrHistogram.
     fn from_str(text: &str) -> Result<Self, ServiceError> {
         let times = if let Some(mean) = text.strip_prefix("exp:") {
             Times::Exponential(time_ns(mean)?)
         } else if let Some(path) = text.strip_prefix("hist:") {
             let read = napier_linux::given::read_text(Path::new(path), HISTOGRAM_BYTES_MAX);
             let content = read.map_err(|error| ServiceError::File { path: path.to_owned(), error })?;
-            Times::Histogram(buckets(path, &content)?)
+            Times::Histogram(histogram(path, &content)?)
         } else {
             Times::Fixed(time_ns(text)?)
         };
@@ -171,6 +183,24 @@ fn time_ns(text: &str) -> Result<f64, ServiceError> {
     if ns > 0.0 && ns <= SERVICE_NS_MAX { Ok(ns) } else { Err(ServiceError::Range { text: text.to_owned() }) }
 }
 
+/// Those of a file, of whichever kind it is.
+fn histogram(path: &str, content: &str) -> Result<Arc<[(f64, f64)]>, ServiceError> {
+    if !hdr::is_log(content) {
+        return buckets(path, content);
+    }
+    let log = |why: String| ServiceError::Log { path: path.to_owned(), why };
+    let values = hdr::values(content).map_err(log)?;
+    if values.iter().any(|(ns, _)| *ns > SERVICE_NS_MAX) {
+        return Err(log("it has times of more than a second".to_owned()));
+    }
+    let mut sum = 0.0;
+    let upto = |(ns, count): (f64, f64)| {
+        sum += count;
+        (ns.max(1.0), sum)
+    };
+    of_sums(path, values.into_iter().map(upto).collect(), sum)
+}
+
 /// Lines of a time and a weight; empty ones, and what is behind `#`, are left aside.
 fn buckets(path: &str, content: &str) -> Result<Arc<[(f64, f64)]>, ServiceError> {
     let (mut buckets, mut sum) = (Vec::new(), 0.0);
@@ -192,6 +222,11 @@ fn buckets(path: &str, content: &str) -> Result<Arc<[(f64, f64)]>, ServiceError>
             buckets.push((ns, sum));
         }
     }
+    of_sums(path, buckets, sum)
+}
+
+/// Of times and the sum of the weights up to each.
+fn of_sums(path: &str, buckets: Vec<(f64, f64)>, sum: f64) -> Result<Arc<[(f64, f64)]>, ServiceError> {
     if buckets.is_empty() || buckets.len() > BUCKETS_MAX || !sum.is_finite() {
         return Err(ServiceError::Buckets { path: path.to_owned(), buckets: buckets.len() });
     }

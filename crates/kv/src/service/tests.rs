@@ -49,6 +49,14 @@ fn histograms_are_lines_of_a_time_and_its_weight() {
     assert!(matches!(buckets("h", "# none\n1us 0\n"), Err(ServiceError::Buckets { buckets: 0, .. })));
 }
 
+/// What `compare --out` writes can be what a request takes elsewhere.
+#[test]
+fn a_histogram_may_be_a_log_of_histograms() {
+    let cell = "HISTFAAAACB42pNpmSzMwMCgyAABTBDKT4GBgdnNYMcCBvsPEBEAWX8Eng==";
+    let error = histogram("h", &format!("0.0,1.0,0.1,{cell}x\n")).unwrap_err().to_string();
+    assert!(error.starts_with("the log of histograms h: "), "{error}");
+}
+
 #[test]
 fn an_exponential_has_its_mean_and_its_tail() {
     let service = service("exp:6us");
