@@ -12,7 +12,7 @@ use napier_research::farm::{self, Campaign};
 use napier_research::plan;
 use napier_research::transmit::{self, Experiment, Path, published};
 
-use crate::output::{page_target, write};
+use crate::output::{checked, page_target, write};
 use crate::progress::{self, Doing, shown_in};
 
 /// What is simulated: a plan, or what a word says.
@@ -82,6 +82,10 @@ pub(crate) struct PlanArgs {
     /// Write what is done to a file for `napier sim merge`, instead of a table; cells that it has already are not run again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "modes"])]
     out: Option<PathBuf>,
+
+    /// Write how each run goes on in time to this file as well: fifty slices of each, as CSV (docs/plans.md)
+    #[arg(long, value_name = "FILE")]
+    series: Option<PathBuf>,
 
     /// Threads; the result does not depend on it [default: one per CPU]
     #[arg(long, value_name = "J")]
@@ -215,7 +219,12 @@ fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     };
     let wanted: Vec<_> = asked_for(args, &plan)?.into_iter().filter(|cell| !is_done(cell)).collect();
     let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
-    let mut cells = plan::run(&plan, &wanted, crate::jobs::threads(args.jobs)?, interrupted, &shown_in(&bar));
+    let series_target = args.series.as_deref().map(|path| checked(path, "--series")).transpose()?;
+    let (jobs, shown) = (crate::jobs::threads(args.jobs)?, shown_in(&bar));
+    let (mut cells, series) = match &args.series {
+        None => (plan::run(&plan, &wanted, jobs, interrupted, &shown), String::new()),
+        Some(_) => plan::run_series(&plan, &wanted, jobs, interrupted, &shown),
+    };
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());
     // What is done is kept, however far it came.
@@ -224,6 +233,7 @@ fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
         Some(file) => plan::Results::new(&args.plan, &plan, &cells).write(file)?,
         None => print_cells(&plan, &cells, args.json)?,
     }
+    write(series_target.as_ref(), || series)?;
     write(page.as_ref(), || plan_page(&plan::json(&plan, &cells, &plan::score(&plan, &cells))))?;
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted after {done} of {all} cells");

@@ -188,6 +188,13 @@ fn read_all(file: &mut dyn Read, packets: &mut Packets) -> Result<bool, PcapErro
     }
 }
 
+/// Whether what a file begins with says that it is one of packets.
+#[must_use]
+pub fn is_one(bytes: &[u8]) -> bool {
+    let magic = bytes.first_chunk().map(|magic| u32::from_le_bytes(*magic));
+    magic.is_some_and(|magic| [0xa1b2_c3d4, 0xa1b2_3c4d, 0xd4c3_b2a1, 0x4d3c_b2a1, SECTION].contains(&magic))
+}
+
 /// Fills a buffer; false if the file ends before its first byte.
 fn fill(file: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
     let count = loop {

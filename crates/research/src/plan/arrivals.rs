@@ -1,22 +1,20 @@
-//! Requests of a plan as a log has them, in place of chance.
+//! Requests of a plan as a log or a file of captured packets has them, in place of chance.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use napier_kv::service::Service;
-use napier_lab::advise::{RecordedArrivals, log};
+use napier_lab::advise::{RecordedArrivals, log, pcap};
 use napier_linux::given;
 use napier_scenario::ParseError;
 use napier_scenario::read::Node;
 
-/// Largest log.
+/// Largest file.
 const BYTES_MAX: u64 = 1 << 30;
 /// Connections that are simulated, over all queues.
 const CONNECTIONS_MAX: usize = 60_000;
-/// Points of a distribution of service times.
-const POINTS: usize = 4096;
 
-/// A log of requests.
+/// Requests that were recorded.
 #[derive(Clone, Debug)]
 pub struct PlanArrivals {
     /// When each came, on which connection.
@@ -26,20 +24,33 @@ pub struct PlanArrivals {
 }
 
 impl PlanArrivals {
-    pub(super) fn read(node: &Node<'_>) -> Result<Self, ParseError> {
+    /// Reads a file; of captured packets those that bring data to `port`, or without one to the busiest.
+    pub(super) fn read(node: &Node<'_>, port: Option<u16>) -> Result<Self, ParseError> {
         let file = node.text(
-            "a log of requests: lines of a time in us, a connection and, if it is known, the time of service in us",
+            "a log of requests: lines of a time in us, a connection and, if it is known, the time of service in us; or a file of packets",
         )?;
-        let text =
-            given::read_text(Path::new(file), BYTES_MAX).map_err(|error| node.error(format!("{file}: {error}")))?;
-        let found = log::requests(&text).map_err(|error| node.error(format!("{file}: {error}")))?;
-        let recorded = RecordedArrivals::new(found.length, found.requests).expect("a log has requests");
+        let wrong = |error: String| node.error(format!("{file}: {error}"));
+        let bytes = given::read(Path::new(file), BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
+        let is_pcap = pcap::is_one(&bytes);
+        if port.is_some() && !is_pcap {
+            return Err(wrong("a log has the requests of one service, and no port".to_owned()));
+        }
+        let (length, requests, service) = if is_pcap {
+            let found = pcap::requests(&mut &bytes[..], port).map_err(|error| wrong(error.to_string()))?;
+            (found.length, found.requests, None)
+        } else {
+            let text =
+                String::from_utf8(bytes).map_err(|_| wrong("it is neither text nor a file of packets".to_owned()))?;
+            let found = log::requests(&text).map_err(|error| wrong(error.to_string()))?;
+            (found.length, found.requests, found.service)
+        };
+        let recorded = RecordedArrivals::new(length, requests).expect("there are requests");
         if recorded.connections() > CONNECTIONS_MAX {
             return Err(
                 node.error(format!("{file} has more connections than the {CONNECTIONS_MAX} that are simulated"))
             );
         }
-        Ok(Self { recorded: Arc::new(recorded), service: found.service })
+        Ok(Self { recorded: Arc::new(recorded), service })
     }
 
     /// Connections over all queues.
@@ -59,10 +70,5 @@ impl PlanArrivals {
             return Arc::new(own);
         }
         Arc::new(own.faster(rate_rps as f64 / self.recorded.rate_rps()))
-    }
-
-    /// What requests take beside, as points of its distribution.
-    pub(super) fn service_ns(&self) -> Arc<[u64]> {
-        self.service.as_ref().map_or_else(Vec::new, |service| service.points_ns(POINTS)).into()
     }
 }

@@ -45,6 +45,7 @@ pub const NAMES: &[&str] = &[
     "waits_per_s_per_core",
     "events_per_wait",
     "lost_per_s_per_core",
+    "growing_pct",
     "migrations_per_s",
     "parks_per_s",
     "parks_in_vain_per_s",
@@ -157,6 +158,7 @@ impl Together<'_> {
             "waits_per_s_per_core" => self.per_s(|run| run.waits),
             "events_per_wait" => self.sum(|run| run.events) / self.sum(|run| run.waits).max(1.0),
             "lost_per_s_per_core" => self.per_s(|run| run.lost),
+            "growing_pct" => self.growing_pct(),
             "migrations_per_s" => self.per_s(|run| run.migrations),
             "parks_per_s" => self.per_s(|run| run.parks),
             "parks_in_vain_per_s" => self.per_s(|run| run.parks_in_vain),
@@ -177,6 +179,12 @@ impl Together<'_> {
             rates.clone().fold((f64::INFINITY, 0.0_f64), |(least, most), rate| (least.min(rate), most.max(rate)));
         let mean = rates.sum::<f64>() / self.runs.len().max(1) as f64;
         if mean > 0.0 { (most - least) / mean * 100.0 } else { 0.0 }
+    }
+
+    /// Of the queues that were run: those whose backlog grows.
+    fn growing_pct(&self) -> f64 {
+        let growing = self.runs.iter().filter(|run| run.falls_behind()).count();
+        growing as f64 * 100.0 / self.runs.len().max(1) as f64
     }
 
     fn busy(&self) -> f64 {

@@ -150,6 +150,8 @@ impl PlanKind {
                 "connections",
                 "datagrams",
                 "arrivals",
+                "port",
+                "service",
                 "modes",
                 "loads",
                 "warm-up",
@@ -243,6 +245,7 @@ impl PlanKind {
                 "work_per_poll",
                 "events_per_wait",
                 "lost_per_s_per_core",
+                "growing_pct",
             ],
             Self::XskRr | Self::BusyRead => {
                 &["transactions_per_s", "p5_ns", "p50_ns", "p95_ns", "p99_ns", "interrupts_per_s", "polls_per_s"]

@@ -20,10 +20,12 @@ mod read;
 mod result;
 mod run;
 mod score;
+mod series;
 mod set;
 mod table;
 
 use napier_core::group::Settings;
+use napier_kv::service::Service;
 use napier_lab::machines::MachineFile;
 
 pub use arrivals::PlanArrivals;
@@ -36,7 +38,7 @@ pub use page::page;
 pub use published::Published;
 pub use questions::{Questions, questions};
 pub use result::{Results, ResultsError, merge};
-pub use run::{PlanCell, run};
+pub use run::{PlanCell, run, run_series};
 pub use score::{ModeOrder, Score, score};
 pub use set::OwnSettings;
 pub use table::table;
@@ -65,6 +67,8 @@ pub struct Plan {
     pub datagrams: bool,
     /// Requests come as a log has them; none: by chance.
     pub arrivals: Option<PlanArrivals>,
+    /// What requests take the program beside what the machine says; none: nothing.
+    pub service: Option<Service>,
     /// Runs of each cell.
     pub seeds: u16,
     /// The first of their seeds.

@@ -2,6 +2,7 @@
 
 use napier_core::group::{DELAY_TARGET_MAX, DELAY_TARGET_MIN, Settings};
 use napier_core::moderation::Coalesce;
+use napier_kv::service::{Service, ServiceError};
 use napier_lab::loads::Load;
 use napier_lab::machines::{self, MachineFile};
 use napier_lab::modes::Mode;
@@ -54,7 +55,7 @@ impl Plan {
         let kind = found.map_or(Ok(PlanKind::EventLoop), |(_, node)| node.word(PlanKind::named, &PlanKind::WORDS))?;
         let whole = whole.only(kind.keys())?;
         let arrivals = match kind {
-            PlanKind::EventLoop => whole.map("arrivals", PlanArrivals::read)?,
+            PlanKind::EventLoop => arrivals(&whole)?,
             _ => None,
         };
         let scale = scale(&whole, kind, arrivals.as_ref())?;
@@ -90,6 +91,7 @@ impl Plan {
             machine,
             scale,
             datagrams,
+            service: service(&whole, kind, arrivals.as_ref())?,
             arrivals,
             seeds: match kind {
                 PlanKind::UdpStream => 1,
@@ -99,6 +101,29 @@ impl Plan {
             published,
         })
     }
+}
+
+/// Requests that were recorded, if there are.
+fn arrivals(whole: &Table<'_>) -> Result<Option<PlanArrivals>, ParseError> {
+    let port = whole.map("port", |node| node.number(1..=i128::from(u16::MAX)))?;
+    if port.is_some() && !whole.has("arrivals") {
+        return Err(whole.need("port")?.error("the port is that of a file of packets in `arrivals`"));
+    }
+    whole.map("arrivals", |node| PlanArrivals::read(node, port))
+}
+
+/// What requests take the program beside.
+fn service(whole: &Table<'_>, kind: PlanKind, arrivals: Option<&PlanArrivals>) -> Result<Option<Service>, ParseError> {
+    let logged = arrivals.and_then(|arrivals| arrivals.service.clone());
+    if kind != PlanKind::EventLoop || !whole.has("service") {
+        return Ok(logged);
+    }
+    let node = whole.need("service")?;
+    if logged.is_some() {
+        return Err(node.error("the log in `arrivals` has times of service: give them there or here"));
+    }
+    let text = node.text("a time such as \"6us\", \"exp:6us\" or \"hist:FILE\"")?;
+    text.parse().map(Some).map_err(|error: ServiceError| node.error(error))
 }
 
 fn scale(whole: &Table<'_>, kind: PlanKind, arrivals: Option<&PlanArrivals>) -> Result<Scale, ParseError> {

@@ -19,13 +19,17 @@ use napier_sim::machine::smp::{Many, Polling};
 use napier_sim::machine::{Work, WorkCosts};
 
 use super::figures::{of_senders, together};
-use super::{Asked, Plan, PlanArrivals, PlanKind, PlanLoad, PlanMode, Predicted, Scale};
+use super::series;
+use super::{Asked, Plan, PlanKind, PlanLoad, PlanMode, Predicted, Scale};
 use crate::contention::{self, Outcome};
 
 /// Deferral of the document's script: `napi_defer_hard_irqs`, `gro_flush_timeout`.
 const DEFER: (u32, Span) = (100, Span::from_us(15));
 /// Bytes of a request to read, and of an answer to a write, with what a protocol puts around them; estimated.
 const COMMAND_BYTES: u32 = 128;
+
+/// Points of a distribution of service times.
+const SERVICE_POINTS: usize = 4096;
 
 /// A cell of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +63,12 @@ enum Came {
     Refused(String),
 }
 
+impl Came {
+    fn figures(&self) -> Option<&Figures> {
+        if let Self::Simulated(figures) = self { Some(figures) } else { None }
+    }
+}
+
 /// Runs cells of a plan in `jobs` threads; `stop` ends it between two runs, and leaves out the cells that are not done.
 #[must_use]
 pub fn run(
@@ -68,16 +78,49 @@ pub fn run(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<PlanCell> {
+    run_all(plan, cells, jobs, stop, progress).into_iter().map(|(cell, _)| cell).collect()
+}
+
+/// The same, and how each run went on in time, as a CSV file: `docs/plans.md` has its columns.
+#[must_use]
+pub fn run_series(
+    plan: &Plan,
+    cells: &[(PlanLoad, &PlanMode)],
+    jobs: usize,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> (Vec<PlanCell>, String) {
+    let all = run_all(plan, cells, jobs, stop, progress);
+    let mut text = series::HEAD.to_owned();
+    for (cell, runs) in &all {
+        let runs: Vec<&Figures> = runs.iter().filter_map(Came::figures).collect();
+        text += &series::lines(cell, &runs);
+    }
+    (all.into_iter().map(|(cell, _)| cell).collect(), text)
+}
+
+/// The cells with their runs.
+fn run_all(
+    plan: &Plan,
+    cells: &[(PlanLoad, &PlanMode)],
+    jobs: usize,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<(PlanCell, Vec<Came>)> {
     let seeds = plan.seed..plan.seed + u64::from(plan.seeds);
     let runs: Vec<_> = cells.iter().flat_map(|cell| seeds.clone().map(move |seed| (*cell, seed))).collect();
     let one = |((load, mode), seed): &((PlanLoad, &PlanMode), u64)| one(plan, *load, mode, *seed, stop);
     let results: Vec<Option<Came>> =
         in_parallel(&runs, jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
-    let of_cell = |((load, mode), runs): (&(PlanLoad, &PlanMode), &[Option<Came>])| {
-        let runs: Option<Vec<&Came>> = runs.iter().map(Option::as_ref).collect();
-        Some(PlanCell { load: *load, mode: (*mode).clone(), predicted: predicted(plan, &runs?) })
+    let mut results = results.into_iter();
+    let of_cell = |(load, mode): &(PlanLoad, &PlanMode)| {
+        // All of the cell's are taken, or the next cell would have what is left.
+        let runs: Vec<Option<Came>> = results.by_ref().take(plan.seeds.into()).collect();
+        let runs: Vec<Came> = runs.into_iter().collect::<Option<_>>()?;
+        let predicted = predicted(plan, &runs.iter().collect::<Vec<_>>());
+        Some((PlanCell { load: *load, mode: (*mode).clone(), predicted }, runs))
     };
-    cells.iter().zip(results.chunks(plan.seeds.into())).filter_map(of_cell).collect()
+    cells.iter().filter_map(of_cell).collect()
 }
 
 fn predicted(plan: &Plan, runs: &[&Came]) -> Result<Predicted, String> {
@@ -150,7 +193,7 @@ fn queue(
     mode: &PlanMode,
     (nth, queues, connections): (usize, u16, u16),
 ) -> Setting {
-    let service_ns = plan.arrivals.as_ref().map_or_else(|| [].into(), PlanArrivals::service_ns);
+    let service_ns = plan.service.as_ref().map_or_else(Vec::new, |service| service.points_ns(SERVICE_POINTS)).into();
     let core = mode.with.own.put_into(core_of(machine, mode.mode, service_ns));
     if let (Some(arrivals), Load::Rps(rate_rps)) = (&plan.arrivals, load) {
         let clients = clients_of(machine, 1, Load::Rps((rate_rps / u64::from(queues)).max(1)));

@@ -5,6 +5,7 @@ use napier_core::time::Span;
 use napier_scenario::ParseError;
 use napier_scenario::read::{Node, Table};
 use napier_sim::machine::figures::Core;
+use napier_sim::machine::{TUNERS, TunerKind};
 
 /// Most packets of a busy poll that Linux lets a program ask for without a privilege. Source: `fs/eventpoll.c ep_eventpoll_bp_ioctl`.
 const BUDGET_MAX: i128 = 64;
@@ -28,6 +29,7 @@ pub struct OwnSettings {
     events_max: Option<u16>,
     coalescing: Option<(u32, u32)>,
     ring: Option<u32>,
+    tuner: Option<&'static TunerKind>,
     interrupt_apart: Option<bool>,
     thread_apart: Option<bool>,
 }
@@ -45,6 +47,7 @@ impl OwnSettings {
         events_max: None,
         coalescing: None,
         ring: None,
+        tuner: None,
         interrupt_apart: None,
         thread_apart: None,
     };
@@ -64,6 +67,7 @@ impl OwnSettings {
         "rx-usecs",
         "rx-frames",
         "ring",
+        "tuner",
         "interrupt-apart",
         "thread-apart",
     ];
@@ -84,6 +88,7 @@ impl OwnSettings {
             events_max: table.map("events", |node| node.number(1..=4096))?,
             coalescing: (table.has("rx-usecs") || table.has("rx-frames")).then_some((usecs, frames)),
             ring: table.map("ring", |node| node.number(1..=RING_MAX))?,
+            tuner: table.map("tuner", |node| node.word(TunerKind::named, &tuner_names()))?,
             interrupt_apart: table.map("interrupt-apart", Node::flag)?,
             thread_apart: table.map("thread-apart", Node::flag)?,
         })
@@ -109,8 +114,14 @@ impl OwnSettings {
             (core.coalescing, core.moderates) = (coalescing, false);
         }
         core.ring = self.ring.unwrap_or(core.ring);
+        core.tuner = self.tuner.or(core.tuner);
         core.interrupt_apart = self.interrupt_apart.unwrap_or(core.interrupt_apart);
         core.apart = self.thread_apart.unwrap_or(core.apart);
         core
     }
+}
+
+/// Rules that change settings, for messages.
+fn tuner_names() -> Vec<&'static str> {
+    TUNERS.iter().map(|kind| kind.name).collect()
 }

@@ -34,6 +34,11 @@ fn write_rows(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score)
     text.write_str(
         "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n",
     )?;
+    if cells.iter().any(grows) {
+        text.write_str(
+            "! behind the mark: what is due and not answered grows over the run, in one of the queues at least\n",
+        )?;
+    }
     let mut load = None;
     for cell in cells {
         if load.replace(cell.load) != Some(cell.load) {
@@ -61,12 +66,13 @@ fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> fmt::Result {
         true if plan.is_fitted(cell) => '+',
         true => '=',
     };
+    let grows = if grows(cell) { '!' } else { ' ' };
     let is_server = plan.is_of_server();
     let (of_mode, of_load) = if is_server { (8, 6) } else { (18, 9) };
     if is_server {
-        write!(text, "{mark} {:>of_mode$} {load:>of_load$}", cell.mode.name)?;
+        write!(text, "{mark}{grows}{:>of_mode$} {load:>of_load$}", cell.mode.name)?;
     } else {
-        write!(text, "{mark} {:<of_mode$} {load:>of_load$}", cell.mode.name)?;
+        write!(text, "{mark}{grows}{:<of_mode$} {load:>of_load$}", cell.mode.name)?;
     }
     if let Err(broken) = &cell.predicted {
         return writeln!(text, "  failed: {broken}");
@@ -86,6 +92,11 @@ fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> fmt::Result {
         text.pop();
     }
     writeln!(text)
+}
+
+/// Whether its row is of the length of the run as well, and not of the mode alone.
+fn grows(cell: &PlanCell) -> bool {
+    cell.figure("growing_pct").is_some_and(|pct| pct > 0.0)
 }
 
 /// Small figures have a digit behind the point.

@@ -74,6 +74,7 @@ pub mod story {
 use napier_core::time::Instant;
 
 pub use cpu::work::{Account, Class, Disturbance, Work, WorkCosts};
+pub use dev::tune::{TUNERS, TunedPoll, Tuner, TunerKind};
 pub use peers::arrivals::Shape;
 pub use peers::clients::{Clients, RTO_MIN};
 pub use peers::recorded::RecordedArrivals;

@@ -108,3 +108,93 @@ fn requests_of_a_log_come_in_a_plan() {
     assert!((7.0..8.0).contains(&once.1), "{once:?}"); // some of it after interrupts
     assert!(both.to_string().contains("connections are those of the log"), "{both}");
 }
+
+/// An overload is marked, and a load that the server keeps up with is not, however the run goes on.
+#[test]
+fn a_backlog_that_grows_marks_its_row_and_shows_in_the_series() {
+    let text = plan_with("\"base\", \"fullbusy\"").expect("a plan").text.replace("[60000]", "[60000, 250000]");
+    let plan = Plan::parse(&text.replace("connections = 100", "connections = 2000"), "ours.toml").expect("a plan");
+    let cells: Vec<_> = plan.cells().collect();
+    let (cells, series) = run_series(&plan, &cells, 2, &AtomicBool::new(false), &|_, _| ());
+    assert_eq!(cells, run_all(&plan, 1), "the series changes nothing");
+    let (table, _) = written(&plan, &cells);
+    let marked = |begin: &str| table.lines().any(|line| line.starts_with(begin));
+    assert!(marked("?!    base   250K") && marked("?!fullbusy   250K"), "{table}");
+    assert!(marked("?     base    60K") && marked("? fullbusy    60K"), "{table}");
+    assert!(marked("! behind the mark"), "{table}");
+    let column = |begin: &str, nth: usize| -> Vec<f64> {
+        let of = series.lines().filter(|line| line.starts_with(begin));
+        of.map(|line| line.split(',').nth(nth).expect("a column").parse().expect("a number")).collect()
+    };
+    let names: Vec<&str> = series.lines().next().expect("a head").split(',').collect();
+    assert_eq!((names[4], names[7], names.len()), ("answered_per_s", "behind", 9));
+    let (over, under) = (column("base,250K,1,", 7), column("base,60K,1,", 7));
+    assert!(over.len() == 50 && under.len() == 50, "{series}");
+    assert!(over[49] > over[0] + 2000.0 && over[49] > 10.0 * under[49], "{over:?} {under:?}");
+    // Slices are parts of the whole: their rates' mean is the row's.
+    let rates = column("base,60K,1,", 4);
+    let mean = rates.iter().sum::<f64>() / 50.0;
+    assert!((mean / figure(&cells, "base", "60K", "qps") - 1.0).abs() < 1e-3, "{mean}");
+}
+
+/// A rule that Linux does not have, by its name: with much to do it waits longer than `defer10`, and polls less often.
+#[test]
+fn a_mode_may_have_a_rule_of_its_own() {
+    let tuned = |name: &str| format!("\"defer10\", {{ name = \"tuned\", mode = \"defer10\", tuner = \"{name}\" }}");
+    let text = plan_with(&tuned("adapt")).expect("a plan").text.replace("[60000]", "[250000]");
+    let plan = Plan::parse(&text.replace("connections = 100", "connections = 2000"), "ours.toml").expect("a plan");
+    let cells = run_all(&plan, 2);
+    let polls = |mode| figure(&cells, mode, "250K", "polls_per_s_per_core");
+    assert!(polls("tuned") < polls("defer10") * 0.5, "{} {}", polls("tuned"), polls("defer10"));
+    let error = plan_with(&tuned("adopt")).expect_err("no such rule");
+    assert!(error.contains("adapt") && error.contains("ours.toml"), "{error}");
+}
+
+/// Requests of a file of packets, those of one port; and what a request takes, given beside.
+#[test]
+fn requests_of_captured_packets_come_in_a_plan() {
+    let file = std::env::temp_dir().join(format!("napier-arrivals-{}.pcap", std::process::id()));
+    std::fs::write(&file, pcap(4_000)).expect("written");
+    let parse = |more: &str| {
+        let text = format!(
+            "title = \"ours\"\nmachine = \"epyc-7662-cx5\"\nqueues = 1\narrivals = {file:?}\nmodes = [\"base\"]\n{more}\
+             warm-up = \"10ms\"\nmeasured = \"100ms\"\nseeds = 1\n"
+        );
+        Plan::parse(&text, "ours.toml").map_err(|error| error.to_string())
+    };
+    let busy = |more: &str| {
+        let plan = parse(more).expect("a plan");
+        let load = plan.loads[0].to_string();
+        let cells = run_all(&plan, 1);
+        (figure(&cells, "base", &load, "qps"), figure(&cells, "base", &load, "cpu_user_pct"))
+    };
+    let (plain, served) = (busy("port = 11211\n"), busy("service = \"5us\"\n"));
+    let none = parse("port = 80\n").expect_err("nothing came there");
+    std::fs::remove_file(&file).expect("it is there");
+    assert!(
+        (plain.0 / 20_000.0 - 1.0).abs() < 0.02 && (served.0 / 20_000.0 - 1.0).abs() < 0.02,
+        "{plain:?} {served:?}"
+    );
+    // 20,000 times 5 us are a tenth of the time.
+    assert!((9.0..11.0).contains(&(served.1 - plain.1)), "{plain:?} {served:?}");
+    assert!(none.contains("port 80"), "{none}");
+    let alone = plan_with("\"base\"").expect("a plan").text + "port = 80\n";
+    let alone = Plan::parse(&alone, "ours.toml").map(|_| ()).expect_err("a port of nothing");
+    assert!(alone.to_string().contains("file of packets"), "{alone}");
+}
+
+/// So many UDP datagrams to port 11211 on Ethernet, of 50 clients, one each 50 us.
+fn pcap(datagrams: u32) -> Vec<u8> {
+    let mut file = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+    for nth in 0..datagrams {
+        let us = nth * 50;
+        let mut frame = vec![0; 12];
+        frame.extend([0x08, 0x00, 0x45, 0, 0, 36, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, (nth % 50) as u8, 10, 0, 1, 1]);
+        frame.extend([9000_u16, 11211, 16, 0].map(u16::to_be_bytes).concat());
+        frame.extend([0; 8]);
+        let length = frame.len() as u32;
+        file.extend([us / 1_000_000, us % 1_000_000, length, length].map(u32::to_le_bytes).concat());
+        file.extend(frame);
+    }
+    file
+}

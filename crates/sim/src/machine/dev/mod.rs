@@ -8,6 +8,7 @@ pub(crate) mod moderate;
 pub(crate) mod napi;
 pub(crate) mod nic;
 pub(crate) mod query;
+pub(crate) mod tune;
 
 use napier_core::ids::IdAllocator;
 

@@ -11,6 +11,7 @@ use crate::machine::dev::Devices;
 use crate::machine::dev::frames::RxPacket;
 use crate::machine::dev::gro::Merge;
 use crate::machine::dev::nic::Nic;
+use crate::machine::dev::tune::Tuner;
 use crate::machine::sim::event::{CtxId, Ev, HardIrq};
 use napier_scenario::{CpuIx, Event, NapiIx, Quirk};
 
@@ -85,6 +86,8 @@ pub(crate) struct Napi {
     // Counters.
     /// Moderation of the card itself, in runs for figures.
     pub(crate) nic: Option<Nic>,
+    /// What changes its settings by what comes, in runs for figures.
+    pub(crate) tuner: Option<Box<dyn Tuner>>,
     pub(crate) polls: u64,
     pub(crate) empty_polls: u64,
     pub(crate) packets: u64,
@@ -128,6 +131,7 @@ pub(crate) fn new_instance(index: NapiIx, dev: usize, queue: u16, irq_cpu: usize
         has_thread: false,
         thread_stop: false,
         nic: None,
+        tuner: None,
         polls: 0,
         empty_polls: 0,
         packets: 0,

@@ -6,6 +6,7 @@ use napier_core::state::State;
 
 use crate::machine::cpu::work::Work;
 use crate::machine::dev::napi::NapiOwner;
+use crate::machine::dev::tune::TunedPoll;
 use crate::machine::kernel::schedule::{device_interrupt, napi_schedule, schedule_owned};
 use crate::machine::kernel::tx::driver::tx_clean;
 use crate::machine::sim::coverage::Decision;
@@ -54,6 +55,10 @@ pub(crate) async fn drive(k: &K, napi: usize, budget: u32, context: PollContext)
         (work, [(poll, 1), (Work::PacketUp, up), (Work::AckUp, acks), of_frames, (Work::AckDown, answered)])
     };
     k.works(&works).await;
+    if k.w().napis[napi].tuner.is_some() {
+        k.op().await; // a setting is stored
+        tune(k, napi, work, budget, context);
+    }
     {
         let mut w = k.w();
         if matches!(context, PollContext::User | PollContext::KthreadBusy) {
@@ -68,6 +73,17 @@ pub(crate) async fn drive(k: &K, napi: usize, budget: u32, context: PollContext)
         k.w().finished(napi);
     }
     work
+}
+
+/// The rule of an instance's own sees a poll, and says what the settings are from then on.
+fn tune(k: &K, napi: usize, packets: u32, budget: u32, context: PollContext) {
+    let mut w = k.w();
+    let at = w.now;
+    let napi = &mut w.napis[napi];
+    let (tunables, by_program) = (napi.tunables, context == PollContext::User);
+    if let Some(tuner) = &mut napi.tuner {
+        napi.tunables = tuner.polled(TunedPoll { at, packets, budget, by_program, tunables });
+    }
 }
 
 /// One poll with the full weight in softirq or thread, and what follows it.

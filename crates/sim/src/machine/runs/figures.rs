@@ -10,7 +10,7 @@ use crate::machine::peers::clients::Clients;
 use crate::machine::peers::recorded::RecordedArrivals;
 use crate::machine::peers::rpc::Traffic;
 use crate::machine::runs::measure::measure;
-pub use crate::machine::runs::measure::{Figures, Length};
+pub use crate::machine::runs::measure::{Figures, Length, RunSlice};
 use crate::machine::runs::rpc::{Hosts, RpcPair};
 pub use crate::machine::runs::server::Core;
 use crate::machine::runs::server::ServedCore;

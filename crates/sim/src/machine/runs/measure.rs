@@ -22,6 +22,24 @@ pub struct Length {
     pub measured: Span,
 }
 
+/// A run is looked at so many times, in equal slices of the measured time.
+const SLICES: u64 = 50;
+
+/// What was counted from the begin of the measured time until the end of a slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RunSlice {
+    /// Since the begin.
+    pub until: Span,
+    /// As [`Figures::answered`].
+    pub answered: u64,
+    /// How many of [`Figures::latency_ns`]; none where that is not of a server and its clients.
+    pub latencies: usize,
+    /// Requests that are due and not answered, then.
+    pub behind: u64,
+    /// What the measured CPUs were busy for.
+    pub busy_ns: u64,
+}
+
 /// What was read off, over the measured time. What a setting does not have is zero or empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
@@ -54,6 +72,8 @@ pub struct Figures {
     pub answered: u64,
     /// Requests that came due in the measured time, where that is known: they were recorded, or no one waits for them.
     pub due: Option<u64>,
+    /// Requests that were due and not answered when the measured time began, and when it ended.
+    pub behind: (u64, u64),
     /// Requests that found the server's ring full, and were sent again; of datagrams also the socket, and they were not.
     pub lost: u64,
     /// Waits of the program that returned, and their events.
@@ -72,6 +92,8 @@ pub struct Figures {
     pub moves: [u64; 4],
     /// Threads that were put on another CPU, of the whole run.
     pub migrations: u64,
+    /// The same run, slice by slice.
+    pub slices: Vec<RunSlice>,
     /// Steps of the machine, of the whole run.
     pub steps: u64,
     /// A rule or an invariant that did not hold.
@@ -149,14 +171,24 @@ pub(crate) fn measure(of: &impl Staged, length: Length, seed: u64, stop: &Atomic
         of.count_from(&mut w, from);
         (from, counted(&w, of), w.look())
     };
-    let taken = look.taken;
-    exec.run_until_or(from + length.measured, stop);
+    let (taken, was_behind) = (look.taken, look.behind);
+    let mut slices = Vec::with_capacity(SLICES as usize);
+    for slice in 1..=SLICES {
+        let until = Span::from_ns((u128::from(length.measured.ns) * u128::from(slice) / u128::from(SLICES)) as u64);
+        exec.run_until_or(from + until, stop);
+        let w = exec.vm.w();
+        let (now, latencies) = (w.look(), w.asking.as_ref().map_or(0, |asking| asking.latency_ns.len()));
+        let busy = counted(&w, of).since(&before).account.busy();
+        let (answered, behind) = (now.taken - taken, now.behind.round() as u64);
+        slices.push(RunSlice { until, answered, latencies, behind, busy_ns: busy.ns });
+    }
     if stop.load(Ordering::Relaxed) {
         return None;
     }
     let mut w = exec.vm.w();
     let after = counted(&w, of);
-    let answered = w.look().taken - taken;
+    let end = w.look();
+    let (answered, behind) = (end.taken - taken, (was_behind.round() as u64, end.behind.round() as u64));
     of.check(&mut w, look);
     let due = of.due(&w, from, w.now);
     let (latency_ns, from_due_ns, way_ns) = of.latencies(&mut w);
@@ -166,6 +198,8 @@ pub(crate) fn measure(of: &impl Staged, length: Length, seed: u64, stop: &Atomic
         way_ns,
         answered,
         due,
+        behind,
+        slices,
         cores: machine.cpus,
         measured: length.measured,
         migrations: w.migrations,
@@ -209,7 +243,19 @@ fn counted(w: &World, of: &impl Staged) -> Figures {
     counted
 }
 
+/// A backlog grows if it does by more than chance lets requests come: so many standard deviations of what came.
+const GROWTH_DEVIATIONS: f64 = 3.0;
+
 impl Figures {
+    /// Whether requests pile up: more were due and not answered at the end than at the begin, by more than what chance adds to those that
+    /// came. A queue that keeps up is emptied again and again, so that its backlog hardly changes however long a run is.
+    #[must_use]
+    pub fn falls_behind(&self) -> bool {
+        let (before, after) = self.behind;
+        let more = after.saturating_sub(before);
+        more as f64 > GROWTH_DEVIATIONS * ((self.answered + more) as f64).sqrt()
+    }
+
     fn since(self, before: &Self) -> Self {
         let (program, polling) = (self.program.since(&before.program), self.polling.since(&before.polling));
         Self {
@@ -229,6 +275,28 @@ impl Figures {
             wakes: self.wakes - before.wakes,
             moves: std::array::from_fn(|kind| self.moves[kind] - before.moves[kind]),
             ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_grows_by_more_than_chance_adds() {
+        let of = |answered, behind| Figures { answered, behind, ..Figures::default() }.falls_behind();
+        for (answered, behind, grows) in [
+            (10_000, (0, 0), false),
+            (10_000, (500, 20), false),
+            // Three standard deviations of 10,000 and a little are 304.
+            (10_000, (20, 320), false),
+            (10_000, (20, 330), true),
+            (0, (0, 9), false),
+            (0, (0, 10), true),
+            (0, (0, 0), false),
+        ] {
+            assert_eq!(of(answered, behind), grows, "{answered} {behind:?}");
         }
     }
 }

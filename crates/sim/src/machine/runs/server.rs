@@ -11,6 +11,7 @@ use napier_rng::load::Load;
 
 use crate::machine::cpu::work::{Disturbance, Work, WorkCosts};
 use crate::machine::dev::nic::Nic;
+use crate::machine::dev::tune::TunerKind;
 use crate::machine::exec::{Code, Exec};
 use crate::machine::kernel::epoll::epoll_wait;
 use crate::machine::laws::LawsLook;
@@ -49,6 +50,8 @@ pub struct Core {
     pub apply: Span,
     /// Settings of the instance.
     pub tunables: Tunables,
+    /// A rule that changes them while it runs.
+    pub tuner: Option<&'static TunerKind>,
     /// Who polls it.
     pub threaded: ThreadedSetting,
     /// Microseconds and frames for which interrupts are held back, if the card does not moderate them by itself.
@@ -83,6 +86,7 @@ impl Core {
             moderates: false,
             apply: Span::ZERO,
             tunables: Tunables::default(),
+            tuner: None,
             threaded: ThreadedSetting::Disabled,
             coalescing: (0, 0),
             ring: RING,
@@ -210,6 +214,7 @@ impl Staged for ServedCore<'_> {
 
     fn begin(&self, w: &mut World, seed: u64) {
         w.disturbance = self.core.disturbance;
+        w.napis[0].tuner = self.core.tuner.map(|kind| (kind.new)());
         if self.core.moderates {
             w.napis[0].nic = Some(Nic::new(w.now, self.core.apply));
         }
