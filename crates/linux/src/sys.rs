@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod held;
 pub(crate) mod keeper;
 pub(crate) mod ring;
 pub(crate) mod rxnfc;
@@ -103,7 +104,13 @@ pub(crate) fn set_option(socket: BorrowedFd<'_>, option: libc::c_int, bytes: &[u
     set_option_of(libc::SOL_SOCKET, socket, option, bytes)
 }
 
-fn set_option_of(level: libc::c_int, socket: BorrowedFd<'_>, option: libc::c_int, bytes: &[u8]) -> io::Result<()> {
+/// The same of any level.
+pub(crate) fn set_option_of(
+    level: libc::c_int,
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    bytes: &[u8],
+) -> io::Result<()> {
     let len = libc::socklen_t::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let value = bytes.as_ptr().cast();
     // SAFETY: the descriptor is open while it is borrowed, and `value` has `len` bytes, which the call only reads.

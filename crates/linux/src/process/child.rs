@@ -5,10 +5,12 @@ use std::process::Command;
 
 use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
+use super::notifier::NotifierEnds;
 use super::signals::Signals;
 use super::strict::Strict;
 use super::tree::{descendants, hold};
 use crate::descriptors::ProgramSettings;
+use crate::sys::held;
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +69,25 @@ impl Program {
         signals.leave_to(command);
         let (child, strict) = Strict::spawn(command, settings, keeper)?;
         Ok((Self { pid: child.id(), ended: None, is_over: false }, strict))
+    }
+
+    /// Starts it with its calls on sockets held for an engine that is the process `supervisor`, to which the descriptors go. A process that is
+    /// started beside lets them go on when the engine has ended. The calling thread has to be the only one.
+    ///
+    /// # Errors
+    /// It cannot be started, this kernel has no notifications of system calls (Linux 5.14), or another supervisor holds calls of this process
+    /// already (EBUSY).
+    pub fn start_held(command: &mut Command, signals: &Signals, supervisor: u32) -> io::Result<(Self, NotifierEnds)> {
+        let of = i32::try_from(supervisor).ok().and_then(rustix::process::Pid::from_raw);
+        let supervisor =
+            rustix::process::pidfd_open(of.ok_or(io::ErrorKind::InvalidInput)?, rustix::process::PidfdFlags::empty())?;
+        let page = held::Unanswered::make()?;
+        // Before orphans come here: it is none of the program's.
+        let keeper = crate::sys::keeper::start_for(&supervisor, &held::Unanswered::map(&page)?)?;
+        set_child_subreaper(Some(rustix::process::getpid()))?;
+        signals.leave_to(command);
+        let (child, listener) = crate::sys::seccomp::spawn(command, &crate::sys::seccomp::OF_SOCKETS, keeper)?;
+        Ok((Self { pid: child.id(), ended: None, is_over: false }, NotifierEnds { listener, page }))
     }
 
     /// Its number.

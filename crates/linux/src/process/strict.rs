@@ -206,11 +206,11 @@ impl AsFd for Strict {
     }
 }
 
-fn status(tid: u32) -> Option<String> {
+pub(super) fn status(tid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{tid}/status")).ok()
 }
 
 /// A number of a line of `/proc/PID/status`.
-fn number(status: &str, name: &str, nth: usize) -> Option<u32> {
+pub(super) fn number(status: &str, name: &str, nth: usize) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().nth(nth)?.parse().ok()
 }

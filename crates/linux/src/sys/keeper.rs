@@ -5,12 +5,14 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
+use super::held::Unanswered;
 use super::seccomp::{self, Call};
 
 /// Where the supervisor receives its calls, shared with the keeper: the kernel itself writes there which call it handed out last, so the
@@ -59,6 +61,16 @@ impl AsFd for Keeper {
 pub(crate) fn start() -> io::Result<(Keeper, Handed)> {
     let mut handed = Handed::new()?;
     let supervisor = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let keeper = start_beside(&supervisor, &mut handed, &[])?;
+    Ok((keeper, handed))
+}
+
+/// The same for a supervisor that is another process, and writes down which calls it has not answered.
+pub(crate) fn start_for(supervisor: &OwnedFd, unanswered: &Unanswered) -> io::Result<Keeper> {
+    start_beside(supervisor, &mut Handed::new()?, unanswered.words())
+}
+
+fn start_beside(supervisor: &OwnedFd, handed: &mut Handed, unanswered: &[AtomicU64]) -> io::Result<Keeper> {
     let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     // SAFETY: the child calls the system only, until it ends: no allocation, no lock.
     match unsafe { libc::fork() } {
@@ -67,7 +79,7 @@ pub(crate) fn start() -> io::Result<(Keeper, Handed)> {
             // SAFETY: as above.
             if unsafe { libc::fork() } == 0 {
                 // SAFETY: the page is mapped in this process too, and its supervisor writes to it as long as that lives.
-                keep(&theirs, &supervisor, unsafe { handed.0.as_mut() });
+                keep(&theirs, supervisor, unsafe { handed.0.as_mut() }, unanswered);
             }
             end()
         }
@@ -79,7 +91,7 @@ pub(crate) fn start() -> io::Result<(Keeper, Handed)> {
             {}
         }
     }
-    Ok((Keeper { socket }, handed))
+    Ok(Keeper { socket })
 }
 
 fn end() -> ! {
@@ -88,7 +100,7 @@ fn end() -> ! {
 }
 
 /// The keeper's whole life.
-fn keep(socket: &OwnedFd, supervisor: &OwnedFd, handed: &mut libc::seccomp_notif) -> ! {
+fn keep(socket: &OwnedFd, supervisor: &OwnedFd, handed: &mut libc::seccomp_notif, unanswered: &[AtomicU64]) -> ! {
     leave_the_group();
     let Ok([socket, supervisor]) = keep_only([socket.as_raw_fd(), supervisor.as_raw_fd()]) else { end() };
     // The supervisor's side is closed if nothing was started.
@@ -113,6 +125,10 @@ fn keep(socket: &OwnedFd, supervisor: &OwnedFd, handed: &mut libc::seccomp_notif
             is_alone = true;
             // The one that the supervisor had in its hands: not known any more if it was answered.
             let _ = seccomp::let_go(listener.as_fd(), handed.id);
+            for id in unanswered {
+                // Relaxed: the process that wrote it has ended.
+                let _ = seccomp::let_go(listener.as_fd(), id.load(Ordering::Relaxed));
+            }
         }
         if is_alone
             && calls.contains(PollFlags::IN)

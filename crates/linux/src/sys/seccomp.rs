@@ -29,6 +29,23 @@ pub(crate) const EPOLL_CREATE1: i32 = libc::SYS_epoll_create1 as i32;
 pub(crate) const SOCKET: i32 = libc::SYS_socket as i32;
 /// `io_uring_register`, of which the enabling of a ring is held alone.
 pub(crate) const ENABLE_RINGS: i32 = libc::SYS_io_uring_register as i32;
+/// `io_uring_setup`, which is answered with ENOSYS: what a ring is asked for passes no filter.
+pub(crate) const MAKE_RING: i32 = libc::SYS_io_uring_setup as i32;
+/// Calls on sockets that are answered by another than the kernel. `ioctl` is not among them: `FIONREAD` and `SIOCOUTQ` of a pair of Unix sockets
+/// are right as they are.
+pub(crate) const OF_SOCKETS: [i32; 11] = [
+    SOCKET,
+    libc::SYS_bind as i32,
+    libc::SYS_listen as i32,
+    libc::SYS_accept as i32,
+    libc::SYS_accept4 as i32,
+    libc::SYS_connect as i32,
+    libc::SYS_getsockname as i32,
+    libc::SYS_getpeername as i32,
+    libc::SYS_getsockopt as i32,
+    libc::SYS_setsockopt as i32,
+    MAKE_RING,
+];
 /// `IORING_REGISTER_ENABLE_RINGS`, and the same with a ring that the thread has registered (`IORING_REGISTER_USE_REGISTERED_RING`).
 /// Source: `include/uapi/linux/io_uring.h`.
 const ENABLE: [u32; 2] = [12, 12 | 1 << 31];
@@ -70,7 +87,10 @@ fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
             ENABLE_RINGS => Some((SECOND_AT, ENABLE)),
             _ => None,
         };
-        if let Some((at, [first, second])) = one_of {
+        if *call == MAKE_RING {
+            program.push(is(call.cast_unsigned(), 0, 1));
+            program.push(answer(libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()));
+        } else if let Some((at, [first, second])) = one_of {
             program.push(is(call.cast_unsigned(), 0, 5));
             program.push(load(at));
             program.push(is(first, 1, 0));
@@ -158,11 +178,16 @@ pub(super) fn taken(from: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<OwnedF
     fd.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The next call, written to `found`; `None` if its thread has ended meanwhile.
-pub(super) fn receive(listener: BorrowedFd<'_>, found: &mut libc::seccomp_notif) -> io::Result<Option<Call>> {
-    // The kernel takes no other.
+/// Room for a call.
+pub(crate) fn room() -> libc::seccomp_notif {
     // SAFETY: all of its fields are numbers.
-    *found = unsafe { std::mem::zeroed() };
+    unsafe { std::mem::zeroed() }
+}
+
+/// The next call, written to `found`; `None` if its thread has ended meanwhile.
+pub(crate) fn receive(listener: BorrowedFd<'_>, found: &mut libc::seccomp_notif) -> io::Result<Option<Call>> {
+    // The kernel takes no other.
+    *found = room();
     // SAFETY: the descriptor is open while it is borrowed; `found` lives through the call, which writes no more than its size.
     let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut *found) };
     if failed < 0 {

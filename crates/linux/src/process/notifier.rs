@@ -1,0 +1,368 @@
+//! Calls on sockets of a program, held until the one that has its sockets has answered.
+//!
+//! ```text
+//! program: socket, bind, listen, accept, connect, get/setsockopt, ... --held--> Notifier --answer, descriptor--> the call returns
+//!                                                     \--> the keeper, if that process has ended: --> the call goes on with the kernel
+//! ```
+//!
+//! Nothing that is read here may be believed: the memory of the program may change between two looks, its thread may have ended and its number be
+//! another's. So whatever was read for a call counts only if [`Notifier::is_waiting`] says so afterwards.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::strict::{number, status};
+use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
+use crate::sys::seccomp::{self, Call};
+
+/// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+/// `CAP_NET_BIND_SERVICE`. Source: `include/uapi/linux/capability.h`.
+const CAP_NET_BIND_SERVICE: u32 = 10;
+
+/// What has to reach the process that answers: both go to [`Notifier::new`].
+#[derive(Debug)]
+pub struct NotifierEnds {
+    /// The notification descriptor.
+    pub listener: OwnedFd,
+    /// Where the ids of calls are written that are not answered yet.
+    pub page: OwnedFd,
+}
+
+/// Which call is held.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum SocketCall {
+    /// `socket`.
+    Socket,
+    /// `bind`.
+    Bind,
+    /// `listen`.
+    Listen,
+    /// `accept`.
+    Accept,
+    /// `accept4`.
+    Accept4,
+    /// `connect`.
+    Connect,
+    /// `getsockname`.
+    GetSockName,
+    /// `getpeername`.
+    GetPeerName,
+    /// `getsockopt`.
+    GetSockOpt,
+    /// `setsockopt`.
+    SetSockOpt,
+}
+
+impl SocketCall {
+    const ALL: [(i64, Self); 10] = [
+        (libc::SYS_socket, Self::Socket),
+        (libc::SYS_bind, Self::Bind),
+        (libc::SYS_listen, Self::Listen),
+        (libc::SYS_accept, Self::Accept),
+        (libc::SYS_accept4, Self::Accept4),
+        (libc::SYS_connect, Self::Connect),
+        (libc::SYS_getsockname, Self::GetSockName),
+        (libc::SYS_getpeername, Self::GetPeerName),
+        (libc::SYS_getsockopt, Self::GetSockOpt),
+        (libc::SYS_setsockopt, Self::SetSockOpt),
+    ];
+
+    fn of(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|(call, _)| *call == i64::from(number)).map(|(_, call)| call)
+    }
+}
+
+/// A call that is held.
+#[derive(Copy, Clone, Debug)]
+pub struct HeldSocketCall {
+    call: Call,
+    /// Which one; `None`: none that is asked for, so it is to go on.
+    pub what: Option<SocketCall>,
+    /// Where its id is written while it is not answered.
+    slot: Option<usize>,
+}
+
+impl HeldSocketCall {
+    /// The thread that makes it; 0 if this process does not see it.
+    #[must_use]
+    pub const fn tid(&self) -> u32 {
+        self.call.tid
+    }
+
+    /// An argument as it stands in the register.
+    ///
+    /// # Panics
+    /// If `at` is more than 5.
+    #[must_use]
+    pub const fn argument(&self, at: usize) -> u64 {
+        self.call.arguments[at]
+    }
+
+    /// An argument that is an int.
+    ///
+    /// # Panics
+    /// If `at` is more than 5.
+    #[must_use]
+    pub const fn int(&self, at: usize) -> i32 {
+        self.call.arguments[at] as u32 as i32
+    }
+
+    /// Whether it is the same call with the same arguments by the same thread: what a call is that a signal has interrupted and that is made
+    /// again.
+    #[must_use]
+    pub fn is_again(&self, other: &Self) -> bool {
+        let parts = |call: &Call| (call.tid, call.number, call.arguments);
+        parts(&self.call) == parts(&other.call)
+    }
+}
+
+/// What became of an answer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// The program has it; of a descriptor: its number there.
+    Heard(i32),
+    /// The call does not wait any more, so the program knows nothing of it.
+    Gone,
+    /// The kernel refuses to give it: the limit of the program's descriptors, with its number. The call has been answered with it.
+    Refused(i32),
+}
+
+/// Held calls of a program.
+#[derive(Debug)]
+pub struct Notifier {
+    listener: OwnedFd,
+    unanswered: Unanswered,
+    free: Vec<usize>,
+    /// The ids that are written there, for nothing is read from there.
+    kept: Vec<u64>,
+}
+
+impl Notifier {
+    /// Calls that may wait at one time; see [`Notifier::keep`].
+    pub const KEPT_MAX: usize = UNANSWERED_MAX;
+
+    /// Takes over what [`Program::start_held`](super::Program::start_held) gave.
+    ///
+    /// # Errors
+    /// `EINVAL`: the page is none, or could shrink.
+    pub fn new(ends: NotifierEnds) -> io::Result<Self> {
+        let unanswered = Unanswered::map(&ends.page)?;
+        Ok(Self {
+            listener: ends.listener,
+            unanswered,
+            free: (1..=UNANSWERED_MAX).rev().collect(),
+            kept: vec![0; UNANSWERED_MAX + 1],
+        })
+    }
+
+    /// The next call; `None` if none waits.
+    ///
+    /// # Errors
+    /// `EOF`: no process has the filter any more, so none will come.
+    pub fn receive(&mut self) -> io::Result<Option<HeldSocketCall>> {
+        let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        let found = asked[0].revents();
+        if found.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !found.contains(PollFlags::IN) {
+            return Ok(None);
+        }
+        // In memory of this process: what the program's side could change must not say whose memory is read.
+        let mut room = seccomp::room();
+        let Some(call) = seccomp::receive(self.listener.as_fd(), &mut room)? else { return Ok(None) };
+        self.note(0, call.id);
+        Ok(Some(HeldSocketCall { what: SocketCall::of(call.number), call, slot: None }))
+    }
+
+    /// Whether the call still waits: what was read of its thread since it came is of that thread.
+    #[must_use]
+    pub fn is_waiting(&self, held: &HeldSocketCall) -> bool {
+        seccomp::is_waiting(self.listener.as_fd(), &held.call)
+    }
+
+    /// Notes that a call is answered later; false: too many are, and it has to be answered now.
+    pub fn keep(&mut self, held: &mut HeldSocketCall) -> bool {
+        let Some(slot) = self.free.pop() else { return false };
+        self.note(slot, held.call.id);
+        held.slot = Some(slot);
+        true
+    }
+
+    fn note(&mut self, slot: usize, id: u64) {
+        self.kept[slot] = id;
+        self.unanswered.set(slot, id);
+    }
+
+    /// Lets all calls go on that are kept, and the one that came last.
+    pub fn let_kept_go_on(&mut self) {
+        for slot in 0..self.kept.len() {
+            // What has been answered is not known any more.
+            let _ = seccomp::let_go(self.listener.as_fd(), self.kept[slot]);
+        }
+    }
+
+    fn answered(&mut self, held: &HeldSocketCall) {
+        if let Some(slot) = held.slot {
+            self.note(slot, 0);
+            self.free.push(slot);
+        }
+    }
+
+    /// Lets the call return a value, or fail with an error of `errno(3)`.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn answer(&mut self, held: HeldSocketCall, result: Result<i32, i32>) -> io::Result<Given> {
+        self.answered(&held);
+        let (value, error) = (result.unwrap_or(0), result.err().unwrap_or(0));
+        Ok(given(held::answer(self.listener.as_fd(), held.call.id, value.into(), error)?))
+    }
+
+    /// Lets the call go on as if it had not been held.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn go_on(&mut self, held: HeldSocketCall) -> io::Result<()> {
+        self.answered(&held);
+        seccomp::let_go(self.listener.as_fd(), held.call.id)
+    }
+
+    /// Lets the call return a new descriptor.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn give(&mut self, held: HeldSocketCall, fd: impl AsFd, close_on_exec: bool) -> io::Result<Given> {
+        match held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), None, close_on_exec) {
+            Ok(told) => {
+                self.answered(&held);
+                Ok(given(told))
+            }
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(libc::EIO);
+                Ok(match self.answer(held, Err(number))? {
+                    Given::Gone => Given::Gone,
+                    Given::Heard(_) | Given::Refused(_) => Given::Refused(number),
+                })
+            }
+        }
+    }
+
+    /// Puts another open file in the place of one of the program's descriptors; the call still waits. Other descriptors of what was there, and
+    /// epoll instances that watch it, keep it.
+    ///
+    /// # Errors
+    /// `EBADF`: it has no such descriptor.
+    pub fn replace(&self, held: &HeldSocketCall, number: i32, fd: impl AsFd, close_on_exec: bool) -> io::Result<Given> {
+        held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), Some(number), close_on_exec).map(given)
+    }
+
+    /// A copy of a descriptor of a thread, which must not live long: while it does, the program's close is not seen.
+    ///
+    /// # Errors
+    /// `EBADF`: it has no such descriptor; `EPERM`: this process may not look at it (`ptrace(2)`, access mode `PTRACE_MODE_ATTACH_REALCREDS`).
+    pub fn copy_of(&self, tid: u32, number: i32) -> io::Result<OwnedFd> {
+        let pid = |id: u32| i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound);
+        let process = match pidfd_open(pid(tid)?, PIDFD_THREAD) {
+            Err(rustix::io::Errno::INVAL) => {
+                let leader = Self::process_of(tid).ok_or(io::ErrorKind::NotFound)?;
+                pidfd_open(pid(leader)?, PidfdFlags::empty())?
+            }
+            opened => opened?,
+        };
+        Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
+    }
+
+    /// Reads memory of the thread that makes a call.
+    ///
+    /// # Errors
+    /// `EFAULT` unless all of it is there.
+    pub fn read(&self, held: &HeldSocketCall, address: u64, into: &mut [u8]) -> io::Result<()> {
+        let wanted = into.len();
+        all(held::read_memory(held.call.tid, address, into)?, wanted)
+    }
+
+    /// Writes memory of the thread that makes a call.
+    ///
+    /// # Errors
+    /// `EFAULT` unless all of it is there.
+    pub fn write(&self, held: &HeldSocketCall, address: u64, from: &[u8]) -> io::Result<()> {
+        all(held::write_memory(held.call.tid, address, from)?, from.len())
+    }
+
+    /// Whether a thread is in the network namespace of the one that asks.
+    #[must_use]
+    pub fn is_in_this_namespace(tid: u32) -> bool {
+        let namespace =
+            |who: String| fs::metadata(format!("/proc/{who}/ns/net")).ok().map(|file| (file.dev(), file.ino()));
+        let own = namespace("thread-self".to_owned());
+        own.is_some() && namespace(tid.to_string()) == own
+    }
+
+    /// The process that a thread belongs to; `None` if it has ended.
+    #[must_use]
+    pub fn process_of(tid: u32) -> Option<u32> {
+        number(&status(tid)?, "Tgid:", 0)
+    }
+
+    /// Whether a thread may bind ports below 1024.
+    #[must_use]
+    pub fn may_bind_service(tid: u32) -> bool {
+        let status = status(tid).unwrap_or_default();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        bits.is_some_and(|bits| bits >> CAP_NET_BIND_SERVICE & 1 != 0)
+    }
+
+    /// A socket of the kernel, as the thread would make it: by its user and group, in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// As `socket(2)`; `ENOENT` if the thread has ended.
+    pub fn kernel_socket(tid: u32, domain: i32, kind: i32) -> io::Result<OwnedFd> {
+        let status = status(tid).ok_or(io::ErrorKind::NotFound)?;
+        let (user, group) = (number(&status, "Uid:", 3), number(&status, "Gid:", 3));
+        let (user, group) = user.zip(group).ok_or(io::ErrorKind::NotFound)?;
+        seccomp::socket_as(user, group, domain, kind | libc::SOCK_CLOEXEC, 0)
+    }
+
+    /// Sets an option of a socket of this process to bytes that a program gave.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+        crate::sys::set_option_of(level, socket.as_fd(), name, value)
+    }
+
+    /// Whether a descriptor of a thread is closed on exec.
+    #[must_use]
+    pub fn closes_on_exec(tid: u32, number: i32) -> bool {
+        let info = fs::read_to_string(format!("/proc/{tid}/fdinfo/{number}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_CLOEXEC != 0)
+    }
+}
+
+fn all(count: usize, wanted: usize) -> io::Result<()> {
+    if count == wanted { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
+}
+
+const fn given(told: held::AnswerHeard) -> Given {
+    match told {
+        held::AnswerHeard::Heard(number) => Given::Heard(number),
+        held::AnswerHeard::Gone => Given::Gone,
+    }
+}
+
+impl AsFd for Notifier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}

@@ -1,0 +1,157 @@
+//! Answers to held system calls that carry a value or a descriptor, memory of the process that made them, and the page by which a keeper
+//! knows which of them its supervisor still has.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Held calls that a supervisor may have unanswered at one time, and the one that it was handed last.
+pub(crate) const UNANSWERED_MAX: usize = 256;
+const WORDS: usize = UNANSWERED_MAX + 1;
+const PAGE_BYTES: usize = WORDS * size_of::<AtomicU64>();
+
+/// What became of an answer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AnswerHeard {
+    /// The call returns; with a descriptor: its number.
+    Heard(i32),
+    /// A signal has ended the call, or its thread has ended: what was to be told is not known to the program.
+    Gone,
+}
+
+/// What an ioctl on a listener came to.
+fn told(result: libc::c_int) -> io::Result<AnswerHeard> {
+    if result >= 0 {
+        return Ok(AnswerHeard::Heard(result));
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ENOENT) { Ok(AnswerHeard::Gone) } else { Err(error) }
+}
+
+/// Lets a call return `value`, or an error if that is not 0.
+pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, value: i64, error: i32) -> io::Result<AnswerHeard> {
+    let answer = libc::seccomp_notif_resp { id, val: value, error: -error, flags: 0 };
+    // SAFETY: the descriptor is open while it is borrowed, and `answer` lives through the call, which only reads it.
+    told(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) })
+}
+
+/// Gives the caller a descriptor. With a number it takes that one's place and the call still waits; else it gets the lowest number that is
+/// free, and the call returns it.
+pub(crate) fn add(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    fd: BorrowedFd<'_>,
+    number: Option<i32>,
+    close_on_exec: bool,
+) -> io::Result<AnswerHeard> {
+    let flags = if number.is_some() { libc::SECCOMP_ADDFD_FLAG_SETFD } else { libc::SECCOMP_ADDFD_FLAG_SEND };
+    let added = libc::seccomp_notif_addfd {
+        id,
+        flags: flags as u32,
+        srcfd: fd.as_raw_fd().cast_unsigned(),
+        newfd: number.unwrap_or(0).cast_unsigned(),
+        newfd_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
+    };
+    // SAFETY: the descriptors are open while they are borrowed, and `added` lives through the call, which only reads it.
+    told(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const added) })
+}
+
+/// Reads memory of a process by the number of one of its threads; fewer bytes if the rest is not mapped. Source: `process_vm_readv(2)`.
+pub(crate) fn read_memory(tid: u32, address: u64, into: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as usize as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: `local` names bytes that live through the call; `remote` is of another process, where the kernel checks it.
+    let count = unsafe { libc::process_vm_readv(tid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Writes memory of a process, as [`read_memory`].
+pub(crate) fn write_memory(tid: u32, address: u64, from: &[u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    let remote = libc::iovec { iov_base: address as usize as *mut libc::c_void, iov_len: from.len() };
+    // SAFETY: `local` names bytes that live through the call, which only reads them; `remote` is of another process, where the kernel checks it.
+    let count = unsafe { libc::process_vm_writev(tid.cast_signed(), &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Which calls a supervisor has not answered: it writes their ids, and a keeper reads them when the supervisor has ended. No supervisor reads
+/// what is there, for the process that made the page may write to it.
+#[derive(Debug)]
+pub(crate) struct Unanswered(NonNull<AtomicU64>);
+
+// SAFETY: the words are atomic, and the mapping lives as long as this.
+unsafe impl Send for Unanswered {}
+
+impl Unanswered {
+    /// A file with room for them, that cannot shrink: an access to the mapping never fails.
+    pub(crate) fn make() -> io::Result<rustix::fd::OwnedFd> {
+        let file = memfd_create("napier-held", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, PAGE_BYTES as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(file)
+    }
+
+    /// Maps such a file, whichever process made it.
+    pub(crate) fn map(file: impl AsFd) -> io::Result<Self> {
+        let is_whole = fstat(&file)?.st_size == PAGE_BYTES as i64;
+        if !is_whole || !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the address is the kernel's choice, so nothing that is there is replaced.
+        let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, file, 0) }?;
+        NonNull::new(page.cast()).map(Self).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// The words: the first is of the call that was handed out last, each other of one that waits.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has so many words, lives as long as this, cannot shrink, and atomic words may be written by others.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), WORDS) }
+    }
+
+    pub(crate) fn set(&self, at: usize, id: u64) {
+        // Relaxed: it is read when the process that writes it has ended.
+        self.words()[at].store(id, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is of this size, and nothing borrows from it.
+        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_process_is_read_and_written() {
+        let mut cell = [1_u8, 2, 3];
+        let (pid, at) = (std::process::id(), cell.as_mut_ptr() as u64);
+        let mut read = [0; 3];
+        assert_eq!(read_memory(pid, at, &mut read).expect("own memory"), 3);
+        assert_eq!(read, [1, 2, 3]);
+        assert_eq!(write_memory(pid, at, &[9, 8]).expect("own memory"), 2);
+        assert_eq!(std::hint::black_box(cell), [9, 8, 3]);
+        assert_eq!(read_memory(pid, 8, &mut read).expect_err("nothing is there").raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn a_page_is_taken_only_if_it_cannot_shrink() {
+        let made = Unanswered::make().expect("a file");
+        let (one, other) = (Unanswered::map(&made).expect("mapped"), Unanswered::map(&made).expect("mapped"));
+        one.set(UNANSWERED_MAX, 7);
+        assert_eq!(other.words()[UNANSWERED_MAX].load(Ordering::Relaxed), 7);
+        assert!(ftruncate(&made, 0).is_err(), "it is sealed");
+        let open = memfd_create("open", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
+        assert!(Unanswered::map(&open).is_err(), "it is empty");
+        ftruncate(&open, PAGE_BYTES as u64).expect("grown");
+        assert!(Unanswered::map(&open).is_err(), "it could shrink");
+    }
+}
