@@ -1,0 +1,169 @@
+//! Programs' and people's side of a door.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use napier_linux::process::NotifierEnds;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, recv, sendmsg, socket_with,
+};
+
+use crate::server::{DoorReply, DoorRequest};
+use crate::view::{DoorCounts, SocketView};
+use crate::{NAME_PREFIX, is_name};
+
+/// How long an engine may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Parts of an answer: as many sockets as there can be.
+const PARTS_MAX: usize = 1 << 16;
+/// Longest part, in bytes.
+const ANSWER_BYTES_MAX: usize = 128 << 10;
+
+/// Why an engine cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DoorError {
+    /// There is none.
+    #[error("no engine serves programs in this network namespace: start one first")]
+    None,
+    /// There is none of that name.
+    #[error("no engine named {0} serves programs in this network namespace: there is {1}")]
+    NotFound(String, String),
+    /// There are several.
+    #[error("several engines serve programs here: give one of them by its name: {0}")]
+    Several(String),
+    /// It is a stranger's.
+    #[error("the engine {0} is another user's (uid {1}), who would have this program's connections in hand")]
+    Stranger(String, u32),
+    /// It refused.
+    #[error("the engine refused: {0}")]
+    Refused(String),
+    /// The system refused.
+    #[error("asking the engine: {0}")]
+    System(#[from] io::Error),
+}
+
+/// An engine with a door, asked once.
+#[derive(Debug)]
+pub struct EngineAt {
+    socket: OwnedFd,
+    pid: u32,
+}
+
+impl EngineAt {
+    /// The engine of that name in this network namespace, or the only one.
+    ///
+    /// # Errors
+    /// [`DoorError`].
+    pub fn find(name: Option<&str>) -> Result<Self, DoorError> {
+        let there = names()?;
+        let name = match (name, there.as_slice()) {
+            (_, []) => return Err(DoorError::None),
+            (Some(name), names) if names.iter().any(|there| there == name) => name.to_owned(),
+            (Some(name), names) => return Err(DoorError::NotFound(name.to_owned(), names.join(", "))),
+            (None, [one]) => one.clone(),
+            (None, names) => return Err(DoorError::Several(names.join(", "))),
+        };
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let socket = socket.map_err(io::Error::from)?;
+        let address = SocketAddrUnix::new_abstract_name(format!("{NAME_PREFIX}{name}").as_bytes());
+        connect(&socket, &address.map_err(io::Error::from)?).map_err(io::Error::from)?;
+        for which in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&socket, which, Some(PATIENCE)).map_err(io::Error::from)?;
+        }
+        let peer = socket_peercred(&socket).map_err(io::Error::from)?;
+        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+            return Err(DoorError::Stranger(name, peer.uid.as_raw()));
+        }
+        Ok(Self { socket, pid: peer.pid.as_raw_nonzero().get().unsigned_abs() })
+    }
+
+    /// The engine's process.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Hands a program over that was started with its calls held.
+    ///
+    /// # Errors
+    /// [`DoorError::Refused`], with why; what the system says.
+    pub fn serve(self, program: &str, ends: &NotifierEnds) -> Result<(), DoorError> {
+        let program = program.chars().take(64).filter(|letter| !letter.is_control()).collect();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [ends.listener.as_fd(), ends.page.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for two");
+        self.ask(&DoorRequest::Serve { program }, &mut control)?;
+        match self.answer()? {
+            DoorReply::Served => Ok(()),
+            DoorReply::Refused(why) => Err(DoorError::Refused(why)),
+            DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+        }
+    }
+
+    /// The sockets of all programs, and what their calls came to.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve).
+    pub fn sockets(self) -> Result<(Vec<SocketView>, DoorCounts), DoorError> {
+        self.ask(&DoorRequest::Show, &mut SendAncillaryBuffer::default())?;
+        let mut all = Vec::new();
+        for _ in 0..PARTS_MAX {
+            match self.answer()? {
+                DoorReply::Sockets(part) => all.extend(part),
+                DoorReply::Counts(counts) => return Ok((all, counts)),
+                DoorReply::Refused(why) => return Err(DoorError::Refused(why)),
+                DoorReply::Served => break,
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::InvalidData).into())
+    }
+
+    fn ask(&self, request: &DoorRequest, control: &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<(), DoorError> {
+        let text = serde_json::to_vec(request).map_err(io::Error::from)?;
+        let sent = sendmsg(&self.socket, &[io::IoSlice::new(&text)], control, SendFlags::NOSIGNAL);
+        sent.map(drop).map_err(|error| io::Error::from(error).into())
+    }
+
+    fn answer(&self) -> Result<DoorReply, DoorError> {
+        let mut text = vec![0; ANSWER_BYTES_MAX];
+        let (count, _) = recv(&self.socket, &mut text[..], RecvFlags::empty()).map_err(io::Error::from)?;
+        if count == 0 {
+            return Err(DoorError::Refused("it is busy with others, or has ended: try again".to_owned()));
+        }
+        Ok(serde_json::from_slice(&text[..count]).map_err(io::Error::from)?)
+    }
+}
+
+/// The engines of this network namespace, by the kernel's list of names (`proc_net(5)`).
+fn names() -> io::Result<Vec<String>> {
+    let list = std::fs::read_to_string("/proc/thread-self/net/unix")?;
+    let mut names: Vec<String> = list.lines().filter_map(named).map(str::to_owned).collect();
+    names.sort();
+    // Connections of clients have the name as well.
+    names.dedup();
+    Ok(names)
+}
+
+fn named(line: &str) -> Option<&str> {
+    let name = line.split_whitespace().nth(7)?.strip_prefix('@')?.strip_prefix(NAME_PREFIX)?;
+    is_name(name).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_from_the_kernels_list() {
+        let line = |name: &str| format!("0000000000000000: 00000002 00000000 00010000 0005 01 24581 {name}");
+        assert_eq!(named(&line("@napier-engine-eth1")), Some("eth1"));
+        assert_eq!(named(&line("/run/x")), None);
+        assert_eq!(named(&line("@napier-engine-")), None);
+        assert_eq!(named("Num       RefCount Protocol Flags    Type St Inode Path"), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! The engine for programs that were not changed: the slow door, for any program, static ones too.
+//!
+//! ```text
+//! program                                                         engine, one thread for each program
+//!   fd 7 = one end of a pair of Unix sockets  <=================>  other end <--relay--> a TCP connection of the engine
+//!   read write sendfile epoll select poll fork dup exec close: the kernel's own, on fd 7
+//!   socket bind listen accept connect getsockname ...: held by seccomp ---> rules ---> the call's answer
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `rules` | which call in which state gives which answer; which addresses and options are whose |
+//! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
+//! | `program` | the thread of one program, which carries both out |
+//! | `server`, `client` | the door itself: programs come in, sockets are shown |
+//!
+//! A program may say anything. Nothing that is read from its memory is believed or kept unbounded: at most [`SOCKETS_MAX`] sockets, 256 held calls
+//! and 64 KiB of a connection's bytes, beside what the engine's own buffers have. Its thread reads its memory alone.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod client;
+mod program;
+mod relay;
+mod rules;
+mod server;
+mod view;
+
+pub use client::{DoorError, EngineAt};
+pub use program::SOCKETS_MAX;
+pub use rules::reach::Reach;
+pub use server::{Door, DoorConfig, OpenDoorError, PROGRAMS_MAX};
+pub use view::{DoorCounts, SocketView};
+
+/// What names of doors begin with, among the names of the network namespace (`unix(7)`, abstract). A program that comes in by one is in the namespace
+/// of its engine, where the sockets of the kernel are that it gets instead.
+const NAME_PREFIX: &str = "napier-engine-";
+/// Longest name of an engine, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Whether an engine may have this name: letters, digits, `-`, `_`, `.`, `@` and `:`, at most 64 of them.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:".contains(&byte);
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain)
+}

@@ -1,0 +1,160 @@
+//! Listeners: connections that wait, and calls that wait for connections.
+
+use std::net::SocketAddr;
+
+use napier_linux::process::{HeldSocketCall, SocketCall};
+use napier_runtime::socket::TcpStream;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::ServedProgram;
+use super::calls::About;
+use super::connect::WATCHED;
+use super::socket::{Behind, Listening, ProgramSocket, pair};
+use crate::relay::Relay;
+use crate::rules::{AskedOfSocket, Verdict, verdict};
+
+/// What became of a connection that was given to a call.
+enum Delivered {
+    /// The call has its answer.
+    Yes,
+    /// The call does not wait any more: the connection is another's.
+    No(TcpStream),
+}
+
+impl ServedProgram<'_> {
+    pub(super) fn accept(&mut self, about: About) {
+        let (token, held, blocks) = (about.token, about.held, about.blocks());
+        let stage = self.sockets.get(token).expect("it was found").stage();
+        match verdict(stage, AskedOfSocket::Accept) {
+            Verdict::Act => {}
+            Verdict::Refuse(error) => return self.answer(held, Err(error)),
+            Verdict::Done | Verdict::Wait | Verdict::HandOver => return self.answer(held, Err(libc::EINVAL)),
+        }
+        self.take_connections(token);
+        let Some(listening) = self.listening(token) else { return self.answer(held, Err(libc::EINVAL)) };
+        if let Some((stream, peer)) = listening.waiting.pop_front() {
+            // Before the call returns: what the program looks at then is not readable for the sake of this one.
+            let _ = recv(&about.copy, &mut [0_u8; 1], RecvFlags::DONTWAIT);
+            drop(about.copy);
+            if let Delivered::No(stream) = self.deliver(token, held, stream, peer) {
+                self.put_back(token, stream, peer);
+            }
+            self.take_connections(token);
+            return self.show(token);
+        }
+        drop(about.copy);
+        let mut held = held;
+        // Calls that signals have ended leave nothing behind.
+        let before = self.listening(token).map(|listening| std::mem::take(&mut listening.accepts)).unwrap_or_default();
+        let before = self.still_waiting(before);
+        if let Some(listening) = self.listening(token) {
+            listening.accepts = before;
+        }
+        if !blocks || !self.notifier.keep(&mut held) {
+            self.counts.over_limit += u64::from(blocks);
+            return self.answer(held, Err(libc::EAGAIN));
+        }
+        match self.listening(token) {
+            Some(listening) => listening.accepts.push_back(held),
+            None => self.answer(held, Err(libc::EINVAL)),
+        }
+    }
+
+    fn listening(&mut self, token: u64) -> Option<&mut Listening> {
+        match &mut self.sockets.get(token)?.behind {
+            Behind::Listener(listening) => Some(listening),
+            Behind::Nothing | Behind::Place { .. } | Behind::Handshake { .. } | Behind::Connection(_) => None,
+        }
+    }
+
+    /// Takes connections from the engine, as many as may wait, and gives them to calls that wait or announces them.
+    pub(super) fn take_connections(&mut self, token: u64) {
+        // Each turn takes one connection, and at most a backlog of them may wait.
+        loop {
+            let Some(listening) = self.listening(token) else { return };
+            if listening.waiting.len() >= listening.backlog {
+                return;
+            }
+            let Ok((stream, peer)) = listening.listener.accept() else { return };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.announce(token, stream, peer);
+        }
+    }
+
+    /// A connection that none has yet: for the oldest call that still waits, or to be seen in the pair.
+    fn announce(&mut self, token: u64, mut stream: TcpStream, peer: SocketAddr) {
+        while let Some(held) = self.listening(token).and_then(|listening| listening.accepts.pop_front()) {
+            match self.deliver(token, held, stream, peer) {
+                Delivered::Yes => return,
+                Delivered::No(back) => stream = back,
+            }
+        }
+        let Some(socket) = self.sockets.get(token) else { return };
+        let Behind::Listener(listening) = &mut socket.behind else { return };
+        listening.waiting.push_back((stream, peer));
+        // It has room for a backlog of bytes, unless the program has closed that half: then it will hear of none.
+        let _ = send(&socket.own, b"c", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        self.show(token);
+    }
+
+    fn put_back(&mut self, token: u64, stream: TcpStream, peer: SocketAddr) {
+        let Some(socket) = self.sockets.get(token) else { return };
+        let Behind::Listener(listening) = &mut socket.behind else { return };
+        listening.waiting.push_front((stream, peer));
+        let _ = send(&socket.own, b"c", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// Gives a connection to a call.
+    fn deliver(&mut self, listener: u64, held: HeldSocketCall, stream: TcpStream, peer: SocketAddr) -> Delivered {
+        if !self.notifier.is_waiting(&held) {
+            // It gives its place back, and is not heard.
+            self.answer(held, Err(libc::EINTR));
+            return Delivered::No(stream);
+        }
+        let Some(socket) = self.sockets.get(listener) else {
+            self.answer(held, Err(libc::EINVAL));
+            return Delivered::Yes;
+        };
+        let (is_v6, options) = (socket.is_v6, socket.options.clone());
+        if self.sockets.is_full() {
+            self.counts.over_limit += 1;
+            self.answer(held, Err(libc::ENFILE));
+            return Delivered::Yes;
+        }
+        let (theirs, own, inode) = match pair() {
+            Ok(made) => made,
+            Err(error) => {
+                self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE)));
+                return Delivered::No(stream);
+            }
+        };
+        options.apply(&stream);
+        if let Err(error) = self.write_address(&held, peer, is_v6) {
+            self.answer(held, Err(error));
+            return if error == libc::EINTR { Delivered::No(stream) } else { Delivered::Yes };
+        }
+        let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
+        let behind = Behind::Nothing;
+        let socket = ProgramSocket { own, inode, is_v6, options, behind, seen: (held.tid(), -1), unheard: None };
+        let Some(token) = self.give(held, socket, theirs, flags) else {
+            // The pair is closed on this side by the program's, which was never there.
+            let left = self.sockets.of_inode(inode);
+            left.into_iter().for_each(|token| self.remove(token));
+            return Delivered::No(stream);
+        };
+        self.counts.accepted += 1;
+        let watched = self.context.add(&stream, WATCHED, token);
+        let socket = self.sockets.get(token).expect("it was given");
+        socket.behind = Behind::Connection(Box::new(Relay::new(stream)));
+        if watched.is_err() {
+            self.counts.over_limit += 1;
+            self.fail(token, libc::ECONNABORTED);
+            return Delivered::Yes;
+        }
+        self.show(token);
+        self.pump(token);
+        Delivered::Yes
+    }
+}

@@ -1,0 +1,320 @@
+//! Held calls: which socket they are about, and what the rules say of them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall};
+use napier_runtime::socket::{ReusePort, TcpListener};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::ServedProgram;
+use super::socket::{Behind, Listening, ProgramSocket, inode, pair};
+use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
+use crate::rules::options::Options;
+use crate::rules::reach::Whose;
+use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
+
+/// Connections that may wait in the engine, whatever a program asks for; as many as it asks for wait here, within bounds.
+const ENGINE_BACKLOG: usize = 256;
+const BACKLOG_MAX: i32 = 4096;
+/// Ports below this are for those that may bind services. Source: `net/ipv4/af_inet.c inet_bind`, `ip_unprivileged_port_start`.
+const SERVICE_PORTS: u16 = 1024;
+
+/// A call, the socket it is about, and a copy of the program's end, which must not outlive the answer.
+pub(super) struct About {
+    pub(super) held: HeldSocketCall,
+    pub(super) token: u64,
+    pub(super) copy: OwnedFd,
+}
+
+impl About {
+    pub(super) fn blocks(&self) -> bool {
+        !fcntl_getfl(&self.copy).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    }
+}
+
+impl ServedProgram<'_> {
+    /// Answers a call, or keeps it.
+    pub(super) fn take(&mut self, held: HeldSocketCall) {
+        self.counts.held += 1;
+        let Some(what) = held.what.filter(|_| held.tid() != 0) else { return self.leave_to_kernel(held) };
+        if what == SocketCall::Socket {
+            return self.make(held);
+        }
+        let Some(about) = self.about(held) else { return };
+        match what {
+            SocketCall::Socket => unreachable!("it is of no socket yet"),
+            SocketCall::Bind => self.bind(about),
+            SocketCall::Listen => self.listen(about),
+            SocketCall::Accept | SocketCall::Accept4 => self.accept(about),
+            SocketCall::Connect => self.connect(about),
+            SocketCall::GetSockName => self.name(&about),
+            SocketCall::GetPeerName => self.peer_name(&about),
+            SocketCall::GetSockOpt => self.get_option(&about),
+            SocketCall::SetSockOpt => self.set_option(&about),
+        }
+    }
+
+    /// The socket that a call is about. What is none of the engine's goes on, but for the last question about one that has failed; what the
+    /// program has asked before without hearing the answer gets it again.
+    fn about(&mut self, held: HeldSocketCall) -> Option<About> {
+        let found = self.notifier.copy_of(held.tid(), held.int(0)).and_then(|copy| Ok((inode(&copy)?, copy)));
+        if !self.notifier.is_waiting(&held) {
+            return None;
+        }
+        let Ok((inode, copy)) = found else {
+            self.leave_to_kernel(held);
+            return None;
+        };
+        let Some(token) = self.sockets.of_inode(inode) else {
+            self.about_failed(held, inode);
+            return None;
+        };
+        let socket = self.sockets.get(token).expect("it is in the table");
+        socket.seen = (held.tid(), held.int(0));
+        if let Some((before, result)) = socket.unheard.take()
+            && before.is_again(&held)
+        {
+            drop(copy);
+            self.answer_of(token, held, result);
+            return None;
+        }
+        Some(About { held, token, copy })
+    }
+
+    /// A call about a socket that is gone from here.
+    fn about_failed(&mut self, held: HeldSocketCall, inode: u64) {
+        let is_error = (held.int(1), held.int(2)) == (libc::SOL_SOCKET, libc::SO_ERROR);
+        match held.what {
+            Some(SocketCall::GetSockOpt) if is_error && self.errors.has(inode) => {
+                let error = self.errors.take(inode);
+                self.tell_option(held, &error.to_ne_bytes());
+            }
+            Some(SocketCall::Connect) if self.errors.has(inode) => self.answer(held, Err(libc::ECONNABORTED)),
+            Some(SocketCall::GetPeerName) if self.errors.has(inode) => self.answer(held, Err(libc::ENOTCONN)),
+            _ => self.leave_to_kernel(held),
+        }
+    }
+
+    /// `socket`.
+    fn make(&mut self, held: HeldSocketCall) {
+        let (domain, kind, protocol) = (held.int(0), held.int(1), held.int(2));
+        let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+        let is_tcp = kind & !flags == libc::SOCK_STREAM && [0, libc::IPPROTO_TCP].contains(&protocol);
+        let is_here = is_tcp && Notifier::is_in_this_namespace(held.tid()) && self.notifier.is_waiting(&held);
+        if !is_here {
+            self.counts.left_to_kernel += u64::from(is_tcp);
+            return self.leave_to_kernel(held);
+        }
+        if self.sockets.is_full() {
+            self.counts.over_limit += 1;
+            return self.answer(held, Err(libc::ENFILE));
+        }
+        let (theirs, own, inode) = match pair() {
+            Ok(made) => made,
+            Err(error) => return self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE))),
+        };
+        let socket = ProgramSocket {
+            own,
+            inode,
+            is_v6: domain == libc::AF_INET6,
+            options: Options::default(),
+            behind: Behind::Nothing,
+            seen: (held.tid(), -1),
+            unheard: None,
+        };
+        self.give(held, socket, theirs, flags);
+    }
+
+    /// Gives the program a socket, with these of `SOCK_CLOEXEC` and `SOCK_NONBLOCK`; the token, if it has it now.
+    pub(super) fn give(
+        &mut self,
+        held: HeldSocketCall,
+        socket: ProgramSocket,
+        theirs: OwnedFd,
+        flags: i32,
+    ) -> Option<u64> {
+        let is_set = flags & libc::SOCK_NONBLOCK == 0 || fcntl_setfl(&theirs, OFlags::NONBLOCK).is_ok();
+        let token = match self.enter(socket) {
+            Ok(token) if is_set => token,
+            Ok(token) => {
+                self.remove(token);
+                self.answer(held, Err(libc::ENFILE));
+                return None;
+            }
+            Err(error) => {
+                self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE)));
+                return None;
+            }
+        };
+        let given = self.notifier.give(held, &theirs, flags & libc::SOCK_CLOEXEC != 0);
+        drop(theirs);
+        if let Ok(Given::Heard(number)) = given {
+            self.sockets.get(token).expect("it was entered").seen = (held.tid(), number);
+            self.show(token);
+            return Some(token);
+        }
+        self.counts.unheard += u64::from(matches!(given, Ok(Given::Gone)));
+        None
+    }
+
+    /// The address that a call names, for a socket of a domain.
+    pub(super) fn address(&mut self, held: &HeldSocketCall, is_v6: bool) -> Result<WrittenAddress, i32> {
+        let len = usize::try_from(held.int(2)).unwrap_or(usize::MAX);
+        if len > ADDRESS_BYTES_MAX {
+            return Err(libc::EINVAL);
+        }
+        let mut bytes = [0; ADDRESS_BYTES_MAX];
+        self.notifier.read(held, held.argument(1), &mut bytes[..len]).map_err(|_| libc::EFAULT)?;
+        address::read(&bytes[..len], is_v6)
+    }
+
+    fn bind(&mut self, about: About) {
+        let About { held, token, .. } = about;
+        let socket = self.sockets.get(token).expect("it was found");
+        let (stage, is_v6) = (socket.stage(), socket.is_v6);
+        let written = self.address(&held, is_v6);
+        if !self.notifier.is_waiting(&held) {
+            return;
+        }
+        let address = match written {
+            Ok(WrittenAddress::Address(address)) => address,
+            // As if it were the wildcard (`net/ipv4/af_inet.c` `__inet_bind`).
+            Ok(WrittenAddress::Unspecified) if !is_v6 => SocketAddr::from(([0, 0, 0, 0], 0)),
+            Ok(WrittenAddress::Unspecified) => return self.answer(held, Err(libc::EAFNOSUPPORT)),
+            Err(error) => return self.answer(held, Err(error)),
+        };
+        match verdict(stage, AskedOfSocket::Bind(self.offer.reach.of_own(address.ip()))) {
+            Verdict::Act => {
+                let result = self.place(token, address, held.tid());
+                drop(about.copy);
+                self.answer_of(token, held, result.map(|()| 0));
+                self.show(token);
+            }
+            Verdict::HandOver => self.hand_over(about),
+            Verdict::Done | Verdict::Wait => self.answer(held, Ok(0)),
+            Verdict::Refuse(error) => self.answer(held, Err(error)),
+        }
+    }
+
+    /// Takes a place for a socket.
+    fn place(&mut self, token: u64, address: SocketAddr, tid: u32) -> Result<(), i32> {
+        if (1..SERVICE_PORTS).contains(&address.port()) && !Notifier::may_bind_service(tid) {
+            return Err(libc::EACCES);
+        }
+        let listener = match self.listener(token, address) {
+            // The program may have closed what has the place, and this thread not have heard of it.
+            Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {
+                self.look_for_closed();
+                self.listener(token, address)
+            }
+            other => other,
+        };
+        let listener = listener.map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))?;
+        let is_any = address.ip().is_unspecified() && address.port() == 0;
+        let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
+        socket.behind = Behind::Place { listener, is_any };
+        Ok(())
+    }
+
+    fn listener(&mut self, token: u64, address: SocketAddr) -> io::Result<TcpListener> {
+        let socket = self.sockets.get(token).ok_or(io::ErrorKind::NotFound)?;
+        let reuse = if socket.options.reuse_port() { ReusePort::Hash } else { ReusePort::No };
+        let only_v6 = socket.is_v6 && socket.options.only_v6();
+        let mut builder =
+            TcpListener::builder().backlog(ENGINE_BACKLOG).reuse_port(reuse).only_v6(only_v6).nonblocking(true);
+        if let Some(bytes) = socket.options.buffer(libc::SO_RCVBUF) {
+            builder = builder.rcvbuf(bytes);
+        }
+        if let Some(bytes) = socket.options.buffer(libc::SO_SNDBUF) {
+            builder = builder.sndbuf(bytes);
+        }
+        builder.bind(&self.offer.netns, address)
+    }
+
+    fn listen(&mut self, about: About) {
+        let About { held, token, .. } = about;
+        let backlog = usize::try_from(held.int(1).clamp(1, BACKLOG_MAX)).expect("it is at least 1");
+        let socket = self.sockets.get(token).expect("it was found");
+        let (stage, is_v6) = (socket.stage(), socket.is_v6);
+        match verdict(stage, AskedOfSocket::Listen) {
+            Verdict::Act => {}
+            Verdict::Refuse(error) => return self.answer(held, Err(error)),
+            Verdict::Done | Verdict::Wait | Verdict::HandOver => return self.answer(held, Ok(0)),
+        }
+        if stage == Stage::Fresh {
+            let any = if is_v6 { SocketAddr::from(([0_u16; 8], 0)) } else { SocketAddr::from(([0; 4], 0)) };
+            if let Err(error) = self.place(token, any, held.tid()) {
+                return self.answer(held, Err(error));
+            }
+        }
+        let result = self.begin_to_listen(token, backlog);
+        drop(about.copy);
+        self.answer_of(token, held, result.map(|()| 0));
+        self.take_connections(token);
+        self.show(token);
+    }
+
+    fn begin_to_listen(&mut self, token: u64, wanted: usize) -> Result<(), i32> {
+        let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
+        match std::mem::replace(&mut socket.behind, Behind::Nothing) {
+            Behind::Place { listener, .. } => {
+                let watched = self.context.add(&listener, super::connect::WATCHED, token);
+                let listening =
+                    Listening { listener, backlog: wanted, waiting: Default::default(), accepts: Default::default() };
+                socket.behind = Behind::Listener(Box::new(listening));
+                watched.map_err(|_| libc::ENOBUFS)
+            }
+            Behind::Listener(mut listening) => {
+                listening.backlog = wanted;
+                socket.behind = Behind::Listener(listening);
+                Ok(())
+            }
+            other => {
+                socket.behind = other;
+                Err(libc::EINVAL)
+            }
+        }
+    }
+
+    /// Puts a socket of the kernel in the place of this one, with what was set on it, and lets the call go on with that.
+    pub(super) fn hand_over(&mut self, about: About) {
+        let About { held, token, copy } = about;
+        let socket = self.sockets.get(token).expect("it was found");
+        let (is_v6, options) = (socket.is_v6, socket.options.clone());
+        let domain = if is_v6 { libc::AF_INET6 } else { libc::AF_INET };
+        let flags = if fcntl_getfl(&copy).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
+            libc::SOCK_NONBLOCK
+        } else {
+            0
+        };
+        let made = Notifier::kernel_socket(held.tid(), domain, libc::SOCK_STREAM | flags);
+        let close_on_exec = Notifier::closes_on_exec(held.tid(), held.int(0));
+        if !self.notifier.is_waiting(&held) {
+            return;
+        }
+        let replaced = made.and_then(|made| {
+            for set in options.all() {
+                // What the kernel refuses now it would have refused then; programs go on without most options.
+                let _ = Notifier::set_option(&made, set.level, set.name, set.value());
+            }
+            self.notifier.replace(&held, held.int(0), &made, close_on_exec)
+        });
+        match replaced {
+            Ok(Given::Heard(_)) => {
+                self.counts.left_to_kernel += 1;
+                self.leave_to_kernel(held);
+                drop(copy);
+                self.remove(token);
+            }
+            Ok(Given::Gone | Given::Refused(_)) => self.counts.unheard += 1,
+            Err(error) => self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE))),
+        }
+    }
+
+    /// Whose a destination is.
+    pub(super) fn side_of(&self, peer: SocketAddr) -> Whose {
+        self.offer.reach.of_peer(peer.ip())
+    }
+}

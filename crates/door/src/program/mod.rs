@@ -1,0 +1,217 @@
+//! The thread that serves one program: its held calls, its pairs and its connections. It shares nothing with the threads of other programs but the
+//! engine, so that one that stalls this thread, by memory that takes long to read, stalls itself.
+
+mod accept;
+mod calls;
+mod connect;
+mod settings;
+mod socket;
+mod turn;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use napier_linux::process::{Given, HeldSocketCall, Notifier, wait_for_one};
+use napier_runtime::control::mode::Mode;
+use napier_runtime::engine::Engine;
+use napier_runtime::event::EventContext;
+use napier_runtime::socket::NetNs;
+use rustix::event::epoll;
+
+use crate::relay::CHUNK_BYTES;
+use crate::rules::reach::Reach;
+use crate::view::{DoorCounts, ShownProgram, SocketView};
+pub use socket::SOCKETS_MAX;
+use socket::{Behind, LastErrors, ProgramSocket, Sockets};
+
+/// What all programs have of the engine.
+pub(crate) struct Offer {
+    pub(crate) engine: Engine,
+    pub(crate) netns: NetNs,
+    pub(crate) reach: Reach,
+    /// Of each program's context.
+    pub(crate) mode: Option<Mode>,
+}
+
+/// Where a program is served.
+struct ServedProgram<'n> {
+    offer: Arc<Offer>,
+    name: String,
+    notifier: &'n mut Notifier,
+    epoll: OwnedFd,
+    context: EventContext,
+    sockets: Sockets,
+    errors: LastErrors,
+    /// Connections with more to do.
+    again: VecDeque<u64>,
+    scratch: Box<[u8; CHUNK_BYTES]>,
+    shown: Arc<ShownProgram>,
+    counts: DoorCounts,
+    /// No process of the program is left; what it has written is still sent.
+    is_over: bool,
+}
+
+/// Serves a program until nothing of it runs any more, or `stop` can be read.
+pub(crate) fn serve(offer: &Arc<Offer>, name: &str, mut notifier: Notifier, shown: &Arc<ShownProgram>, stop: &OwnedFd) {
+    let _counted = offer.engine.count_thread("door", None);
+    let served = catch_unwind(AssertUnwindSafe(|| -> io::Result<()> {
+        let mut served = ServedProgram::new(offer, name, &mut notifier, shown, stop)?;
+        served.run()
+    }));
+    if !matches!(served, Ok(Ok(()))) {
+        let_all_go_on(&mut notifier, stop);
+    }
+}
+
+/// What is left of the program goes on with the kernel's sockets: a call without an answer would wait for ever.
+fn let_all_go_on(notifier: &mut Notifier, stop: &OwnedFd) {
+    notifier.let_kept_go_on();
+    loop {
+        match notifier.receive() {
+            Ok(Some(held)) => drop(notifier.go_on(held)),
+            Ok(None) => {}
+            Err(_) => return,
+        }
+        match wait_for_one(&[notifier.as_fd(), stop.as_fd()], Duration::from_secs(3600)) {
+            Ok(Some(1)) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+impl<'n> ServedProgram<'n> {
+    fn new(
+        offer: &Arc<Offer>,
+        name: &str,
+        notifier: &'n mut Notifier,
+        shown: &Arc<ShownProgram>,
+        stop: &OwnedFd,
+    ) -> io::Result<Self> {
+        let context = EventContext::with_members_max(&offer.engine, SOCKETS_MAX as u32 * 2);
+        if let Some(mode) = offer.mode {
+            context.set_mode(mode).map_err(io::Error::other)?;
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN);
+        watch(notifier.as_fd(), turn::CALLS)?;
+        watch(context.descriptor()?, turn::CONTEXT)?;
+        watch(stop.as_fd(), turn::STOP)?;
+        Ok(Self {
+            offer: offer.clone(),
+            name: name.to_owned(),
+            notifier,
+            epoll,
+            context,
+            sockets: Sockets::default(),
+            errors: LastErrors::default(),
+            again: VecDeque::new(),
+            scratch: Box::new([0; CHUNK_BYTES]),
+            shown: shown.clone(),
+            counts: DoorCounts::default(),
+            is_over: false,
+        })
+    }
+
+    /// Takes note of a socket, and watches the engine's end of its pair.
+    fn enter(&mut self, socket: ProgramSocket) -> io::Result<u64> {
+        let token = self.sockets.insert(socket);
+        let socket = self.sockets.get(token).expect("it was entered");
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        let watched = epoll::add(&self.epoll, &socket.own, epoll::EventData::new_u64(token), flags);
+        if let Err(error) = watched {
+            self.sockets.remove(token);
+            return Err(error.into());
+        }
+        Ok(token)
+    }
+
+    /// The program has closed its socket, or it is no socket of the engine's any more.
+    fn remove(&mut self, token: u64) {
+        self.shown.remove(token);
+        let Some(socket) = self.sockets.remove(token) else { return };
+        let calls: Vec<HeldSocketCall> = match socket.behind {
+            Behind::Listener(listening) => {
+                // As those that no program accepts (`net/ipv4/inet_connection_sock.c inet_csk_listen_stop`).
+                for (stream, _) in &listening.waiting {
+                    let _ = stream.set_linger(Some(Duration::ZERO));
+                }
+                listening.accepts.into()
+            }
+            Behind::Handshake { waits, .. } => waits,
+            Behind::Connection(relay) => {
+                relay.close();
+                Vec::new()
+            }
+            Behind::Nothing | Behind::Place { .. } => Vec::new(),
+        };
+        for held in calls {
+            self.answer(held, Err(libc::EINVAL));
+        }
+    }
+
+    /// Answers a call of no socket in particular.
+    fn answer(&mut self, held: HeldSocketCall, result: Result<i32, i32>) {
+        match self.notifier.answer(held, result) {
+            Ok(Given::Gone) => self.counts.unheard += 1,
+            Ok(Given::Heard(_) | Given::Refused(_)) | Err(_) => {}
+        }
+    }
+
+    /// Answers a call that has changed a socket: one that is made again because the program did not hear that gets the same answer.
+    fn answer_of(&mut self, token: u64, held: HeldSocketCall, result: Result<i32, i32>) {
+        if let Ok(Given::Gone) = self.notifier.answer(held, result) {
+            self.counts.unheard += 1;
+            if let Some(socket) = self.sockets.get(token) {
+                socket.unheard = Some((held, result));
+            }
+        }
+    }
+
+    /// Those of some calls that still wait; the others have ended, and their places are free.
+    fn still_waiting<C: FromIterator<HeldSocketCall>>(&mut self, calls: impl IntoIterator<Item = HeldSocketCall>) -> C {
+        let notifier = &mut *self.notifier;
+        let waits = |held: &HeldSocketCall| {
+            let is_waiting = notifier.is_waiting(held);
+            if !is_waiting {
+                // No program hears it.
+                let _ = notifier.answer(*held, Err(libc::EINTR));
+            }
+            is_waiting
+        };
+        calls.into_iter().filter(waits).collect()
+    }
+
+    /// The call is the kernel's.
+    fn leave_to_kernel(&mut self, held: HeldSocketCall) {
+        // It may have ended meanwhile.
+        let _ = self.notifier.go_on(held);
+    }
+
+    /// Shows what has become of a socket.
+    fn show(&mut self, token: u64) {
+        self.shown.count(&self.counts);
+        let Some(socket) = self.sockets.get(token) else { return };
+        let (state, waiting) = match &socket.behind {
+            Behind::Nothing => ("fresh", 0),
+            Behind::Place { .. } => ("bound", 0),
+            Behind::Listener(listening) => ("listening", listening.waiting.len()),
+            Behind::Handshake { .. } => ("connecting", 0),
+            Behind::Connection(_) => ("connected", 0),
+        };
+        let peer = socket.stream().and_then(|stream| stream.peer_addr().ok());
+        let view = SocketView {
+            program: self.name.clone(),
+            pid: socket.seen.0,
+            door: "slow".to_owned(),
+            state: state.to_owned(),
+            local: socket.local(),
+            peer,
+            waiting,
+        };
+        self.shown.put(token, view);
+    }
+}

@@ -1,0 +1,229 @@
+//! Names and options of sockets.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use napier_linux::process::HeldSocketCall;
+use napier_runtime::socket::{SocketOption, TcpInfo, TcpStream};
+
+use super::ServedProgram;
+use super::calls::About;
+use super::socket::Behind;
+use crate::address;
+use crate::rules::options::{OptionRule, Options, rule};
+use crate::rules::{AskedOfSocket, Verdict, verdict};
+
+/// What buffers have before they grow, in bytes, doubled as the kernel tells it. Source: `net/ipv4/tcp.c tcp_init`, `tcp_wmem`, `tcp_rmem`.
+const SNDBUF_BYTES: i32 = 16_384;
+const RCVBUF_BYTES: i32 = 131_072;
+/// `sizeof(struct tcp_info)` up to `tcpi_total_retrans`, which all kernels have.
+const INFO_BYTES: usize = 104;
+
+impl Options {
+    /// Sets on a connection what was set on its socket.
+    pub(super) fn apply(&self, stream: &TcpStream) {
+        // Values were checked when they were set; what the connection does not take is left as it is by default.
+        let _ = stream.set_nodelay(self.nodelay());
+        let _ = stream.set_keepalive(self.keepalive());
+        let _ = stream.set_user_timeout(self.user_timeout());
+        let _ = stream.set_linger(self.resets_on_close().then_some(Duration::ZERO));
+        for (name, option) in [(libc::SO_RCVBUF, SocketOption::RcvBuf), (libc::SO_SNDBUF, SocketOption::SndBuf)] {
+            if let Some(bytes) = self.buffer(name) {
+                let _ = stream.setsockopt(option, i32::try_from(bytes).unwrap_or(i32::MAX));
+            }
+        }
+    }
+}
+
+impl ServedProgram<'_> {
+    pub(super) fn name(&mut self, about: &About) {
+        let socket = self.sockets.get(about.token).expect("it was found");
+        let is_v6 = socket.is_v6;
+        let any = if is_v6 { SocketAddr::from(([0_u16; 8], 0)) } else { SocketAddr::from(([0; 4], 0)) };
+        let local = socket.local().unwrap_or(any);
+        let written = self.write_address(&about.held, local, is_v6);
+        self.answer(about.held, written.map(|()| 0));
+    }
+
+    pub(super) fn peer_name(&mut self, about: &About) {
+        let socket = self.sockets.get(about.token).expect("it was found");
+        let is_v6 = socket.is_v6;
+        let peer = match verdict(socket.stage(), AskedOfSocket::PeerName) {
+            Verdict::Refuse(error) => Err(error),
+            Verdict::Act | Verdict::Done | Verdict::Wait | Verdict::HandOver => {
+                socket.stream().and_then(|stream| stream.peer_addr().ok()).ok_or(libc::ENOTCONN)
+            }
+        };
+        let written = peer.and_then(|peer| self.write_address(&about.held, peer, is_v6));
+        self.answer(about.held, written.map(|()| 0));
+    }
+
+    /// Writes an address where the second argument points to, as long as the third one's int lets it be, and its whole length there. Where the
+    /// second is null nothing is asked for. Source: `net/socket.c move_addr_to_user`.
+    pub(super) fn write_address(&mut self, held: &HeldSocketCall, address: SocketAddr, is_v6: bool) -> Result<(), i32> {
+        let (at, len_at) = (held.argument(1), held.argument(2));
+        if at == 0 {
+            return Ok(());
+        }
+        let mut room = [0; 4];
+        self.notifier.read(held, len_at, &mut room).map_err(|_| libc::EFAULT)?;
+        let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| libc::EINVAL)?;
+        let (bytes, len) = address::write(address, is_v6);
+        // What is written goes to the process that waited when its memory was read.
+        if !self.notifier.is_waiting(held) {
+            return Err(libc::EINTR);
+        }
+        let whole = i32::try_from(len).expect("an address is short").to_ne_bytes();
+        self.notifier.write(held, at, &bytes[..len.min(room)]).map_err(|_| libc::EFAULT)?;
+        self.notifier.write(held, len_at, &whole).map_err(|_| libc::EFAULT)
+    }
+
+    pub(super) fn set_option(&mut self, about: &About) {
+        let held = about.held;
+        let (level, name, len) = (held.int(1), held.int(2), held.int(4));
+        match rule(level, name) {
+            OptionRule::OfPair => return self.leave_to_kernel(held),
+            OptionRule::Refuse(error) => {
+                self.counts.options_refused += 1;
+                return self.answer(held, Err(error));
+            }
+            OptionRule::Told => return self.answer(held, Err(libc::ENOPROTOOPT)),
+            OptionRule::Engine | OptionRule::Kept => {}
+        }
+        let Ok(len) = usize::try_from(len) else { return self.answer(held, Err(libc::EINVAL)) };
+        let mut value = [0; Options::VALUE_BYTES_MAX];
+        // Longer ones are cut, as the kernel does with ints.
+        let value = &mut value[..len.min(Options::VALUE_BYTES_MAX)];
+        if self.notifier.read(&held, held.argument(3), value).is_err() {
+            return self.answer(held, Err(libc::EFAULT));
+        }
+        if !self.notifier.is_waiting(&held) {
+            return;
+        }
+        let socket = self.sockets.get(about.token).expect("it was found");
+        let noted = socket.options.note(level, name, value);
+        if noted.is_ok()
+            && let Some(stream) = socket.stream()
+        {
+            set_one(&socket.options, stream, level, name);
+        }
+        self.answer(held, noted.map(|()| 0));
+    }
+
+    pub(super) fn get_option(&mut self, about: &About) {
+        let held = about.held;
+        let (level, name) = (held.int(1), held.int(2));
+        match rule(level, name) {
+            OptionRule::OfPair => return self.leave_to_kernel(held),
+            OptionRule::Refuse(error) => {
+                self.counts.options_refused += 1;
+                return self.answer(held, Err(error));
+            }
+            OptionRule::Engine | OptionRule::Kept | OptionRule::Told => {}
+        }
+        let socket = self.sockets.get(about.token).expect("it was found");
+        let int = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => 0,
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) if socket.is_v6 => libc::AF_INET6,
+            (libc::SOL_SOCKET, libc::SO_DOMAIN) => libc::AF_INET,
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
+            (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+            (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => i32::from(matches!(socket.behind, Behind::Listener(_))),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => buffer(socket.options.buffer(name), SNDBUF_BYTES),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => buffer(socket.options.buffer(name), RCVBUF_BYTES),
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let value = socket.options.linger();
+                return self.tell_option(held, &value);
+            }
+            (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                let state = tcp_state(&socket.behind);
+                let value = info(state, socket.stream().map(TcpStream::info).as_ref());
+                return self.tell_option(held, &value);
+            }
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                socket.stream().map_or(536, |stream| i32::try_from(stream.info().segment).unwrap_or(i32::MAX))
+            }
+            _ => socket.options.int(level, name),
+        };
+        self.tell_option(held, &int.to_ne_bytes());
+    }
+
+    /// Answers `getsockopt` with a value, cut to the room that the program has for it.
+    pub(super) fn tell_option(&mut self, held: HeldSocketCall, value: &[u8]) {
+        let written = self.write_option(&held, value);
+        self.answer(held, written.map(|()| 0));
+    }
+
+    fn write_option(&mut self, held: &HeldSocketCall, value: &[u8]) -> Result<(), i32> {
+        let mut room = [0; 4];
+        self.notifier.read(held, held.argument(4), &mut room).map_err(|_| libc::EFAULT)?;
+        let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| libc::EINVAL)?;
+        if !self.notifier.is_waiting(held) {
+            return Err(libc::EINTR);
+        }
+        let count = value.len().min(room);
+        self.notifier.write(held, held.argument(3), &value[..count]).map_err(|_| libc::EFAULT)?;
+        let count = i32::try_from(count).expect("values are short").to_ne_bytes();
+        self.notifier.write(held, held.argument(4), &count).map_err(|_| libc::EFAULT)
+    }
+}
+
+/// Sets on a connection what has just been set on its socket.
+fn set_one(options: &Options, stream: &TcpStream, level: i32, name: i32) {
+    let _ = match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stream.set_nodelay(options.nodelay()),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT)
+        | (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => stream.set_keepalive(options.keepalive()),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stream.set_user_timeout(options.user_timeout()),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => stream.set_linger(options.resets_on_close().then_some(Duration::ZERO)),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF) => {
+            options.apply(stream);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+}
+
+/// As the kernel tells it: twice what was asked for.
+fn buffer(asked: Option<usize>, default: i32) -> i32 {
+    asked.map_or(default, |bytes| i32::try_from(bytes.saturating_mul(2)).unwrap_or(i32::MAX))
+}
+
+/// `TCP_ESTABLISHED` and its like. Source: `include/net/tcp_states.h`.
+const fn tcp_state(behind: &Behind) -> u8 {
+    match behind {
+        Behind::Connection(_) => 1,
+        Behind::Handshake { .. } => 2,
+        Behind::Nothing | Behind::Place { .. } => 7,
+        Behind::Listener(_) => 10,
+    }
+}
+
+/// `struct tcp_info`. Source: `include/uapi/linux/tcp.h`.
+fn info(state: u8, info: Option<&TcpInfo>) -> [u8; INFO_BYTES] {
+    let mut bytes = [0; INFO_BYTES];
+    bytes[0] = state;
+    let Some(info) = info else { return bytes };
+    bytes[4] = u8::try_from(info.timeouts).unwrap_or(u8::MAX);
+    // TCPI_OPT_TIMESTAMPS, TCPI_OPT_SACK
+    bytes[5] = u8::from(info.timestamps) | u8::from(info.selective_acknowledgements) << 1;
+    let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    let segments = |bytes: u32| bytes / info.segment.max(1);
+    let words = [
+        (0, us(info.retransmission_timeout)),
+        (2, info.segment),
+        (3, info.segment),
+        (4, segments(u32::try_from(info.unacknowledged).unwrap_or(u32::MAX))),
+        (5, segments(info.selectively_acknowledged)),
+        (6, segments(info.lost)),
+        (15, us(info.rtt)),
+        (16, us(info.rtt_deviation)),
+        (17, segments(info.slow_start_threshold)),
+        (18, segments(info.congestion_window)),
+        (19, info.segment),
+    ];
+    for (at, word) in words {
+        bytes[8 + 4 * at..12 + 4 * at].copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}

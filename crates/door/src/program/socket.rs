@@ -1,0 +1,234 @@
+//! The sockets of a program, by the inode of its end of the pair: numbers, duplicates and processes that inherit do not matter.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use napier_linux::process::HeldSocketCall;
+use napier_runtime::socket::{TcpListener, TcpStream};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::relay::Relay;
+use crate::rules::Stage;
+use crate::rules::options::Options;
+
+/// Sockets that one program may have at a time; more get `ENFILE`.
+pub const SOCKETS_MAX: usize = 4096;
+
+/// What stands behind a program's socket.
+pub(super) enum Behind {
+    Nothing,
+    /// A listener of the engine keeps the place: connections that come before `listen` wait in it.
+    Place {
+        listener: TcpListener,
+        is_any: bool,
+    },
+    Listener(Box<Listening>),
+    Handshake {
+        stream: TcpStream,
+        /// Bytes that keep the program's end from being writable.
+        filled: usize,
+        /// Calls that are answered when it is over.
+        waits: Vec<HeldSocketCall>,
+    },
+    Connection(Box<Relay>),
+}
+
+/// A socket that listens.
+pub(super) struct Listening {
+    pub(super) listener: TcpListener,
+    /// Connections that may wait here.
+    pub(super) backlog: usize,
+    /// For each of them one byte is in the pair.
+    pub(super) waiting: VecDeque<(TcpStream, SocketAddr)>,
+    /// `accept` calls without a connection yet, the oldest first.
+    pub(super) accepts: VecDeque<HeldSocketCall>,
+}
+
+/// A socket of a program.
+pub(super) struct ProgramSocket {
+    /// The engine's end of the pair.
+    pub(super) own: OwnedFd,
+    pub(super) inode: u64,
+    pub(super) is_v6: bool,
+    pub(super) options: Options,
+    pub(super) behind: Behind,
+    /// Thread and number by which it was seen last.
+    pub(super) seen: (u32, i32),
+    /// A call whose answer the program did not hear, and that answer: it will be made again.
+    pub(super) unheard: Option<(HeldSocketCall, Result<i32, i32>)>,
+}
+
+impl ProgramSocket {
+    pub(super) const fn stage(&self) -> Stage {
+        match &self.behind {
+            Behind::Nothing => Stage::Fresh,
+            Behind::Place { is_any, .. } => Stage::Bound { is_any: *is_any },
+            Behind::Listener(_) => Stage::Listening,
+            Behind::Handshake { .. } => Stage::Connecting,
+            Behind::Connection(_) => Stage::Connected,
+        }
+    }
+
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        match &self.behind {
+            Behind::Nothing => None,
+            Behind::Place { listener, .. } => listener.local_addr().ok(),
+            Behind::Listener(listening) => listening.listener.local_addr().ok(),
+            Behind::Handshake { stream, .. } => stream.local_addr().ok(),
+            Behind::Connection(relay) => relay.stream.local_addr().ok(),
+        }
+    }
+
+    pub(super) fn stream(&self) -> Option<&TcpStream> {
+        match &self.behind {
+            Behind::Handshake { stream, .. } => Some(stream),
+            Behind::Connection(relay) => Some(&relay.stream),
+            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) => None,
+        }
+    }
+}
+
+/// A new pair: the program's end, the engine's, and the inode of the former.
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, u64)> {
+    let (theirs, own) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let inode = inode(&theirs)?;
+    Ok((theirs, own, inode))
+}
+
+/// The inode of an open file; sockets have numbers of a counter, so none is another's soon. Source: `fs/inode.c get_next_ino`.
+pub(super) fn inode(file: impl AsFd) -> io::Result<u64> {
+    Ok(rustix::fs::fstat(file)?.st_ino)
+}
+
+/// The sockets by token: place and generation, so that an event of one that is gone reaches no other.
+#[derive(Default)]
+pub(super) struct Sockets {
+    places: Vec<(u32, Option<ProgramSocket>)>,
+    free: Vec<u32>,
+    by_inode: HashMap<u64, u64>,
+}
+
+impl Sockets {
+    pub(super) fn is_full(&self) -> bool {
+        self.by_inode.len() >= SOCKETS_MAX
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_inode.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, socket: ProgramSocket) -> u64 {
+        let inode = socket.inode;
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            u32::try_from(self.places.len() - 1).expect("at most SOCKETS_MAX")
+        });
+        let place = &mut self.places[at as usize];
+        place.1 = Some(socket);
+        let token = u64::from(place.0) << 32 | u64::from(at);
+        self.by_inode.insert(inode, token);
+        token
+    }
+
+    pub(super) fn get(&mut self, token: u64) -> Option<&mut ProgramSocket> {
+        let place = self.places.get_mut(token as u32 as usize)?;
+        if u64::from(place.0) == token >> 32 { place.1.as_mut() } else { None }
+    }
+
+    pub(super) fn of_inode(&self, inode: u64) -> Option<u64> {
+        self.by_inode.get(&inode).copied()
+    }
+
+    pub(super) fn remove(&mut self, token: u64) -> Option<ProgramSocket> {
+        let at = token as u32;
+        let place = self.places.get_mut(at as usize)?;
+        if u64::from(place.0) != token >> 32 {
+            return None;
+        }
+        let socket = place.1.take()?;
+        // A generation short of the tokens of `turn`, which are no socket's.
+        place.0 = (place.0 + 1) % (u32::MAX >> 1);
+        self.free.push(at);
+        self.by_inode.remove(&socket.inode);
+        Some(socket)
+    }
+
+    /// The tokens of all that have a port without a connection.
+    pub(super) fn places(&self) -> Vec<u64> {
+        let has_place = |socket: &ProgramSocket| matches!(socket.behind, Behind::Place { .. } | Behind::Listener(_));
+        let all = self.by_inode.values().copied();
+        all.filter(|token| self.places[*token as u32 as usize].1.as_ref().is_some_and(has_place)).collect()
+    }
+}
+
+/// Errors of sockets that are gone, for the program's next question: the last few.
+#[derive(Default)]
+pub(super) struct LastErrors {
+    errors: VecDeque<(u64, i32)>,
+}
+
+impl LastErrors {
+    /// Older ones are forgotten.
+    const MAX: usize = 256;
+
+    pub(super) fn put(&mut self, inode: u64, error: i32) {
+        if self.errors.len() >= Self::MAX {
+            self.errors.pop_front();
+        }
+        self.errors.push_back((inode, error));
+    }
+
+    /// Whether there is one, which stays.
+    pub(super) fn has(&self, inode: u64) -> bool {
+        self.errors.iter().any(|(of, _)| *of == inode)
+    }
+
+    /// The error, told once: 0 from then on.
+    pub(super) fn take(&mut self, inode: u64) -> i32 {
+        let found = self.errors.iter_mut().find(|(of, _)| *of == inode);
+        found.map_or(0, |(_, error)| std::mem::take(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> ProgramSocket {
+        let (_theirs, own, inode) = pair().expect("a pair");
+        ProgramSocket {
+            own,
+            inode,
+            is_v6: false,
+            options: Options::default(),
+            behind: Behind::Nothing,
+            seen: (0, 0),
+            unheard: None,
+        }
+    }
+
+    #[test]
+    fn a_token_of_one_that_is_gone_names_no_other() {
+        let mut sockets = Sockets::default();
+        let first = sockets.insert(socket());
+        let inode = sockets.get(first).expect("there").inode;
+        assert_eq!(sockets.of_inode(inode), Some(first));
+        assert!(sockets.remove(first).is_some() && sockets.remove(first).is_none());
+        let second = sockets.insert(socket());
+        assert_eq!(second as u32, first as u32, "the place is used again");
+        assert!(sockets.get(first).is_none() && sockets.get(second).is_some());
+        assert_eq!(sockets.of_inode(inode), None);
+    }
+
+    #[test]
+    fn an_error_is_told_once_and_the_oldest_is_forgotten() {
+        let mut errors = LastErrors::default();
+        for inode in 0..=LastErrors::MAX as u64 {
+            errors.put(inode, libc::ECONNREFUSED);
+        }
+        assert!(!errors.has(0) && errors.has(1));
+        assert_eq!([errors.take(1), errors.take(1), errors.take(0)], [libc::ECONNREFUSED, 0, 0]);
+    }
+}

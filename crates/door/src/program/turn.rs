@@ -1,0 +1,198 @@
+//! Turns of a program's thread: events of its calls, of the pairs and of the connections.
+
+use std::io;
+
+use napier_runtime::event::{Event, Interest, Timeout, WaitError};
+use rustix::event::epoll::{self, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::ServedProgram;
+use super::socket::{Behind, inode};
+use crate::relay::{CHUNK_BYTES, Flow};
+
+/// Tokens that are no socket's: their generation is beyond all.
+pub(super) const CALLS: u64 = u64::MAX;
+pub(super) const CONTEXT: u64 = u64::MAX - 1;
+pub(super) const STOP: u64 = u64::MAX - 2;
+
+/// Events that are taken at one time.
+const EVENTS_MAX: usize = 64;
+/// Calls that are answered before the rest has its turn.
+const CALLS_MAX: usize = 16;
+
+impl ServedProgram<'_> {
+    /// Until no process of the program is left and what it wrote is sent, or the door closes.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        let mut events = [Event::default(); EVENTS_MAX];
+        let mut ready = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            let found = match self
+                .context
+                .wait(&mut events, if self.again.is_empty() { Timeout::Outside } else { Timeout::Now })
+            {
+                Ok(found) => found,
+                Err(WaitError::Stopped) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Err(WaitError::NoRoom) => unreachable!("there is room"),
+            };
+            for event in &events[..found] {
+                self.net_event(event.data, event.events);
+            }
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let until = (found > 0 || !self.again.is_empty()).then_some(&now);
+            ready.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), until) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
+            for event in &batch {
+                let (flags, token) = (event.flags, event.data.u64());
+                match token {
+                    CONTEXT => {}
+                    STOP => return Ok(()),
+                    CALLS => {
+                        if !self.take_calls()? {
+                            self.is_over = true;
+                            // It would be ready for ever.
+                            epoll::delete(&self.epoll, &*self.notifier)?;
+                        }
+                    }
+                    token => self.pair_event(token, flags),
+                }
+            }
+            // Its room is used again.
+            ready = batch;
+            for _ in 0..self.again.len() {
+                let token = self.again.pop_front().expect("it was counted");
+                self.pump(token);
+            }
+            if self.is_over && self.sockets.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers what waits, a few at once; false: no process of the program is left.
+    fn take_calls(&mut self) -> io::Result<bool> {
+        for _ in 0..CALLS_MAX {
+            match self.notifier.receive() {
+                Ok(Some(held)) => self.take(held),
+                Ok(None) => break,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.shown.count(&self.counts);
+        Ok(true)
+    }
+
+    /// The connection or the listener of a socket has something.
+    fn net_event(&mut self, token: u64, events: Interest) {
+        let Some(socket) = self.sockets.get(token) else { return };
+        match &mut socket.behind {
+            Behind::Listener(_) => self.take_connections(token),
+            Behind::Handshake { .. } => self.handshake_event(token),
+            Behind::Connection(relay) => {
+                relay.net_says(events);
+                self.pump(token);
+            }
+            Behind::Nothing | Behind::Place { .. } => {}
+        }
+    }
+
+    /// The engine's end of a pair has something.
+    fn pair_event(&mut self, token: u64, events: EventFlags) {
+        let Some(socket) = self.sockets.get(token) else { return };
+        match &mut socket.behind {
+            Behind::Connection(relay) => {
+                relay.pair_says(events);
+                self.pump(token);
+            }
+            // A half that has ended before there is a connection is found when there is one.
+            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Handshake { .. } => {
+                if events.contains(EventFlags::HUP) {
+                    self.remove(token);
+                }
+            }
+        }
+    }
+
+    pub(super) fn pump(&mut self, token: u64) {
+        let Some(socket) = self.sockets.get(token) else { return };
+        let Behind::Connection(relay) = &mut socket.behind else { return };
+        match relay.pump(rustix::fd::AsFd::as_fd(&socket.own), &mut self.scratch) {
+            Flow::Idle => {}
+            Flow::More => {
+                if !self.again.contains(&token) {
+                    self.again.push_back(token);
+                }
+            }
+            Flow::Closed => self.remove(token),
+            Flow::Failed(error) => self.fail(token, error),
+        }
+    }
+
+    /// A connection has ended with an error, which the program is to see: a pair whose other end is closed with bytes unread gives ECONNRESET
+    /// (`net/unix/af_unix.c` `unix_release_sock`), and its own question gives the error itself.
+    pub(super) fn fail(&mut self, token: u64, error: i32) {
+        let Some(socket) = self.sockets.get(token) else { return };
+        let (seen, of) = (socket.seen, socket.inode);
+        self.errors.put(of, error);
+        // A byte as if by the program, unless there is one. It may have the socket under another number now: then it sees the end of the file.
+        if let Ok(copy) = self.notifier.copy_of(seen.0, seen.1)
+            && inode(&copy).is_ok_and(|found| found == of)
+        {
+            let _ = send(&copy, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+        self.remove(token);
+    }
+
+    /// Lets the program's end not be writable while the handshake goes on, whatever watches it; how many bytes that took.
+    pub(super) fn fill(theirs: impl rustix::fd::AsFd) -> usize {
+        /// The pair has 208 KiB by default (`net.core.wmem_default`), and is writable while a quarter is free (`unix_writable`).
+        const FILLS_MAX: usize = 64;
+        let (zeros, mut filled) = ([0; CHUNK_BYTES / 2], 0);
+        for _ in 0..FILLS_MAX {
+            let mut asked = [PollFd::new(&theirs, PollFlags::OUT)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let is_writable = poll(&mut asked, Some(&now)).is_ok_and(|_| asked[0].revents().contains(PollFlags::OUT));
+            if !is_writable {
+                break;
+            }
+            match send(&theirs, &zeros, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => filled += count,
+                Err(_) => break,
+            }
+        }
+        filled
+    }
+
+    /// Takes bytes out of the engine's end, at most so many; it is writable for the program then.
+    pub(super) fn drain(own: impl rustix::fd::AsFd, bytes: usize, scratch: &mut [u8; CHUNK_BYTES]) {
+        let mut left = bytes;
+        while left > 0 {
+            let room = left.min(CHUNK_BYTES);
+            match recv(&own, &mut scratch[..room], RecvFlags::DONTWAIT) {
+                Ok((0, _)) | Err(_) => break,
+                Ok((count, _)) => left -= count,
+            }
+        }
+    }
+
+    /// Whether the program has closed a socket, heard of or not.
+    pub(super) fn is_closed(own: impl rustix::fd::AsFd) -> bool {
+        let mut asked = [PollFd::new(&own, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut asked, Some(&now)).is_ok_and(|_| asked[0].revents().contains(PollFlags::HUP))
+    }
+
+    /// Lets go what the program has closed and this thread has not heard of, before an address is said to be in use.
+    pub(super) fn look_for_closed(&mut self) {
+        for token in self.sockets.places() {
+            if self.sockets.get(token).is_some_and(|socket| Self::is_closed(&socket.own)) {
+                self.remove(token);
+            }
+        }
+    }
+}

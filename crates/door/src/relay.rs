@@ -1,0 +1,270 @@
+//! Bytes between the pair and the connection, both ways, with what does not fit at the moment kept in two buffers of at most [`CHUNK_BYTES`].
+//!
+//! ```text
+//! program ==pair==> to_net     ==> connection     its end: FIN, when all is sent
+//!         <==pair== to_program <== connection     its end: the end of the file, when all is handed over
+//! ```
+//!
+//! A side is read only when nothing of it is left over: so a peer that does not read stops the program, and a program that does not read stops
+//! the peer.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use napier_runtime::event::Interest;
+use napier_runtime::socket::TcpStream;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+/// Bytes that are moved at one time, and the most that is left over each way.
+pub(crate) const CHUNK_BYTES: usize = 32 << 10;
+/// Chunks each way before other connections have their turn.
+const ROUNDS_MAX: usize = 8;
+
+/// What is left of a chunk.
+#[derive(Default)]
+struct Rest {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Rest {
+    fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    fn left(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        assert!(self.is_empty() && bytes.len() <= CHUNK_BYTES, "one chunk at a time");
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.at = 0;
+    }
+
+    fn took(&mut self, count: usize) {
+        self.at += count;
+        if self.is_empty() {
+            // Most connections have nothing left over for most of their time.
+            *self = Self::default();
+        }
+    }
+}
+
+/// How it goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// With the next event.
+    Idle,
+    /// At once, after others.
+    More,
+    /// Not: the program has closed its socket, or both halves have ended.
+    Closed,
+    /// Not: the connection has ended with this error.
+    Failed(i32),
+}
+
+/// A connection and its buffers.
+pub(crate) struct Relay {
+    pub(crate) stream: TcpStream,
+    to_net: Rest,
+    to_program: Rest,
+    /// What the last event of each side said, until a call says otherwise.
+    net: ReadyFor,
+    pair: ReadyFor,
+    /// The program will write no more; the other halves of the pair have ended as well.
+    program_ended: bool,
+    hung_up: bool,
+    /// The peer will send no more, and the program has been told.
+    net_ended: bool,
+    /// The program does not read any more: what comes is dropped.
+    is_deaf: bool,
+}
+
+#[derive(Copy, Clone)]
+struct ReadyFor {
+    readable: bool,
+    writable: bool,
+}
+
+impl Relay {
+    /// Of a connection that does not block.
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        let any = ReadyFor { readable: true, writable: true };
+        Self {
+            stream,
+            to_net: Rest::default(),
+            to_program: Rest::default(),
+            net: any,
+            pair: any,
+            program_ended: false,
+            hung_up: false,
+            net_ended: false,
+            is_deaf: false,
+        }
+    }
+
+    /// An event of the connection.
+    pub(crate) fn net_says(&mut self, events: Interest) {
+        let ends = Interest::ERR.with(Interest::HUP).with(Interest::RDHUP);
+        self.net.readable |= events.intersects(Interest::IN.with(ends));
+        self.net.writable |= events.intersects(Interest::OUT.with(ends));
+    }
+
+    /// An event of the engine's end of the pair.
+    pub(crate) fn pair_says(&mut self, events: EventFlags) {
+        let ends = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
+        self.pair.readable |= events.intersects(EventFlags::IN | ends);
+        self.pair.writable |= events.intersects(EventFlags::OUT | ends);
+        self.hung_up |= events.contains(EventFlags::HUP);
+    }
+
+    /// Moves what can be moved.
+    pub(crate) fn pump(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) -> Flow {
+        let mut more = false;
+        for direction in [Self::outward, Self::inward] {
+            match direction(self, own, scratch) {
+                Flow::Idle => {}
+                Flow::More => more = true,
+                end @ (Flow::Closed | Flow::Failed(_)) => return end,
+            }
+        }
+        if self.hung_up && self.program_ended && self.to_net.is_empty() {
+            return Flow::Closed;
+        }
+        if more { Flow::More } else { Flow::Idle }
+    }
+
+    /// From the program to the peer.
+    fn outward(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) -> Flow {
+        for _ in 0..ROUNDS_MAX {
+            if !self.to_net.is_empty() {
+                if !self.net.writable {
+                    return Flow::Idle;
+                }
+                match self.stream.send(self.to_net.left()) {
+                    Ok(count) => self.to_net.took(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.net.writable = false;
+                        return Flow::Idle;
+                    }
+                    Err(error) => return failed(&error),
+                }
+                continue;
+            }
+            if self.program_ended || !self.pair.readable {
+                return Flow::Idle;
+            }
+            let received = match recv(own, &mut scratch[..], RecvFlags::DONTWAIT) {
+                Ok((count, _)) => count,
+                Err(Errno::AGAIN) => {
+                    self.pair.readable = false;
+                    return Flow::Idle;
+                }
+                Err(Errno::INTR) => continue,
+                // The program has closed it with bytes unread: so does TCP then (`net/ipv4/tcp.c` `__tcp_close`).
+                Err(_) => {
+                    self.reset_on_close();
+                    return Flow::Closed;
+                }
+            };
+            if received == 0 {
+                self.program_ended = true;
+                // The peer may have ended the connection before, which the other direction hears of.
+                let _ = self.stream.shutdown(std::net::Shutdown::Write);
+                return Flow::Idle;
+            }
+            match self.stream.send(&scratch[..received]) {
+                Ok(count) if count == received => {}
+                Ok(count) => self.to_net.keep(&scratch[count..received]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.net.writable = false;
+                    self.to_net.keep(&scratch[..received]);
+                }
+                Err(error) => return failed(&error),
+            }
+        }
+        Flow::More
+    }
+
+    /// From the peer to the program.
+    fn inward(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) -> Flow {
+        for _ in 0..ROUNDS_MAX {
+            if !self.to_program.is_empty() {
+                if !self.pair.writable {
+                    return Flow::Idle;
+                }
+                let count = self.hand_over(own, None);
+                self.to_program.took(count);
+                if !self.to_program.is_empty() {
+                    return Flow::Idle;
+                }
+                continue;
+            }
+            if self.net_ended || !self.net.readable {
+                return Flow::Idle;
+            }
+            let received = match self.stream.recv(&mut scratch[..]) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.net.readable = false;
+                    return Flow::Idle;
+                }
+                Err(error) => return failed(&error),
+            };
+            if received == 0 {
+                self.net_ended = true;
+                let _ = shutdown(own, Shutdown::Write);
+                return Flow::Idle;
+            }
+            let count = self.hand_over(own, Some(&scratch[..received]));
+            if count < received {
+                self.to_program.keep(&scratch[count..received]);
+                return Flow::Idle;
+            }
+        }
+        Flow::More
+    }
+
+    /// Writes bytes, or what is left over, to the program; how many it took.
+    fn hand_over(&mut self, own: BorrowedFd<'_>, bytes: Option<&[u8]>) -> usize {
+        let bytes = bytes.unwrap_or_else(|| self.to_program.left());
+        if self.is_deaf {
+            return bytes.len();
+        }
+        let (count, is_deaf) = match send(own, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => (count, false),
+            Err(Errno::AGAIN | Errno::INTR) => (0, false),
+            // It has closed its socket, which the other direction hears of, or that half of it.
+            Err(_) => (bytes.len(), true),
+        };
+        self.pair.writable = count == bytes.len();
+        self.is_deaf |= is_deaf;
+        count
+    }
+
+    /// Closing it resets it from now on.
+    pub(crate) fn reset_on_close(&self) {
+        // Zero is a time that it takes.
+        let _ = self.stream.set_linger(Some(Duration::ZERO));
+    }
+
+    /// The program has closed it: with bytes of the peer that it has not read it is reset, as TCP does it.
+    pub(crate) fn close(self) {
+        if !self.to_program.is_empty() || (self.is_deaf && !self.net_ended) {
+            self.reset_on_close();
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> Flow {
+    match error.raw_os_error() {
+        // The sending half had ended, by the program or by an error that was told before.
+        Some(libc::EPIPE) => Flow::Failed(libc::ECONNRESET),
+        number => Flow::Failed(number.unwrap_or(libc::ECONNRESET)),
+    }
+}

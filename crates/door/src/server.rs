@@ -1,0 +1,282 @@
+//! The door itself: where programs come in, and where their sockets are shown.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use napier_linux::process::{Notifier, NotifierEnds, wait_for_one};
+use napier_runtime::control::mode::Mode;
+use napier_runtime::engine::Engine;
+use napier_runtime::socket::NetNs;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::program::{Offer, serve};
+use crate::rules::reach::Reach;
+use crate::view::{DoorCounts, ShownProgram, SocketView};
+use crate::{NAME_PREFIX, is_name};
+
+/// Programs that may be served at a time.
+pub const PROGRAMS_MAX: usize = 64;
+/// Requests that are answered at a time; more are closed.
+const CLIENTS_MAX: usize = 16;
+/// A client that says nothing, or does not read, for so long is closed.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
+/// Longest request, and longest part of an answer, in bytes.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1024;
+pub(crate) const PART_BYTES_MAX: usize = 32 << 10;
+/// What is kept of a program's name, in bytes.
+const PROGRAM_BYTES_MAX: usize = 64;
+/// Looks whether the threads of programs have ended, 10 ms apart.
+const ENDED_LOOKS_MAX: usize = 100;
+
+/// What a door is opened with.
+pub struct DoorConfig {
+    /// By which programs find it.
+    pub name: String,
+    /// The engine.
+    pub engine: Engine,
+    /// Where the sockets are.
+    pub netns: NetNs,
+    /// What is reached there.
+    pub reach: Reach,
+    /// Of each program's event context: how its thread polls.
+    pub mode: Option<Mode>,
+    /// Whether programs of every user may come in, and not only those of this one and of root.
+    pub for_all_users: bool,
+}
+
+/// Why a door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenDoorError {
+    /// No such name can be.
+    #[error("`{0}` is no name of an engine: give letters, digits and -_.@: only, at most 64")]
+    Name(String),
+    /// It is taken.
+    #[error("there is an engine named {0} in this network namespace already: give another name, or end that one")]
+    InUse(String),
+    /// The system refused.
+    #[error("opening the door: {0}")]
+    System(#[from] io::Error),
+}
+
+/// An open door. Dropping it closes it: programs that came in lose their connections.
+pub struct Door {
+    stop: Arc<OwnedFd>,
+    inside: Arc<Within>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Who came in.
+struct Within {
+    offer: Arc<Offer>,
+    programs: Mutex<Vec<(u64, Arc<ShownProgram>)>>,
+    next: AtomicUsize,
+    clients: AtomicUsize,
+    for_all_users: bool,
+}
+
+/// What a client asks for.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum DoorRequest {
+    /// Serve a program whose descriptors come along.
+    Serve { program: String },
+    /// Say which sockets there are.
+    Show,
+}
+
+/// What it is told.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum DoorReply {
+    Served,
+    Refused(String),
+    Sockets(Vec<SocketView>),
+    /// The last part.
+    Counts(DoorCounts),
+}
+
+impl Door {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`OpenDoorError`].
+    pub fn open(config: DoorConfig) -> Result<Self, OpenDoorError> {
+        let DoorConfig { name, engine, netns, reach, mode, for_all_users } = config;
+        if !is_name(&name) {
+            return Err(OpenDoorError::Name(name));
+        }
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
+        let address = SocketAddrUnix::new_abstract_name(format!("{NAME_PREFIX}{name}").as_bytes());
+        match bind(&listener, &address.map_err(io::Error::from)?) {
+            Err(rustix::io::Errno::ADDRINUSE) => return Err(OpenDoorError::InUse(name)),
+            bound => bound.map_err(io::Error::from)?,
+        }
+        listen(&listener, 64).map_err(io::Error::from)?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
+        let stop = Arc::new(stop);
+        let offer = Arc::new(Offer { engine, netns, reach, mode });
+        let inside = Arc::new(Within {
+            offer,
+            programs: Mutex::default(),
+            next: AtomicUsize::new(0),
+            clients: AtomicUsize::new(0),
+            for_all_users,
+        });
+        let (here, ends) = (inside.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("napier-door".to_owned());
+        let thread = thread.spawn(move || here.take_clients(&listener, &ends))?;
+        Ok(Self { stop, inside, thread: Some(thread) })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        // It has room: nothing else is written to it, and no thread reads it.
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // A thread that reads a program's memory may wait for that program: it is not waited for without end.
+        for _ in 0..ENDED_LOOKS_MAX {
+            if self.inside.programs().is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Within {
+    fn programs(&self) -> MutexGuard<'_, Vec<(u64, Arc<ShownProgram>)>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_clients(self: &Arc<Self>, listener: &OwnedFd, stop: &Arc<OwnedFd>) {
+        loop {
+            match wait_for_one(&[stop.as_fd(), listener.as_fd()], Duration::from_secs(3600)) {
+                Ok(Some(0)) | Err(_) => return,
+                Ok(Some(_)) => {}
+                Ok(None) => continue,
+            }
+            let Ok(client) = accept_with(listener, SocketFlags::CLOEXEC) else {
+                // Too many files are open: not again at once.
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            // Relaxed: a limit, which one thread checks.
+            if self.clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
+                continue;
+            }
+            self.clients.fetch_add(1, Ordering::Relaxed);
+            let (here, ends) = (self.clone(), stop.clone());
+            let answered = std::thread::Builder::new().name("napier-door".to_owned()).spawn(move || {
+                here.answer(&client, &ends);
+                here.clients.fetch_sub(1, Ordering::Relaxed);
+            });
+            if answered.is_err() {
+                self.clients.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn answer(self: &Arc<Self>, client: &OwnedFd, stop: &Arc<OwnedFd>) {
+        for which in [Timeout::Recv, Timeout::Send] {
+            if set_socket_timeout(client, which, Some(CLIENT_PATIENCE)).is_err() {
+                return;
+            }
+        }
+        let own = rustix::process::geteuid();
+        let may = socket_peercred(client).is_ok_and(|peer| self.for_all_users || peer.uid == own || peer.uid.is_root());
+        if !may {
+            let why = "this engine serves programs of its own user and of root alone";
+            return say(client, &DoorReply::Refused(why.to_owned()));
+        }
+        let Ok((request, fds)) = received(client) else { return };
+        match request {
+            DoorRequest::Serve { program } => match self.serve(program, fds, stop) {
+                Ok(()) => say(client, &DoorReply::Served),
+                Err(why) => say(client, &DoorReply::Refused(why)),
+            },
+            DoorRequest::Show => self.show(client),
+        }
+    }
+
+    /// Starts the thread of a program.
+    fn serve(self: &Arc<Self>, mut program: String, fds: Vec<OwnedFd>, stop: &Arc<OwnedFd>) -> Result<(), String> {
+        program.retain(|letter| !letter.is_control());
+        while program.len() > PROGRAM_BYTES_MAX {
+            program.pop();
+        }
+        let [listener, page] =
+            <[OwnedFd; 2]>::try_from(fds).map_err(|_| "two descriptors have to come along".to_owned())?;
+        let ends = NotifierEnds { listener, page };
+        let notifier = Notifier::new(ends).map_err(|error| format!("its descriptors: {error}"))?;
+        // Relaxed: numbers that differ.
+        let number = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+        let shown = Arc::<ShownProgram>::default();
+        {
+            let mut programs = self.programs();
+            if programs.len() >= PROGRAMS_MAX {
+                return Err(format!("it serves {PROGRAMS_MAX} programs already"));
+            }
+            programs.push((number, shown.clone()));
+        }
+        let (here, ends) = (self.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("napier-program".to_owned()).spawn(move || {
+            serve(&here.offer, &program, notifier, &shown, &ends);
+            here.programs().retain(|(other, _)| *other != number);
+        });
+        thread.map(drop).map_err(|error| {
+            self.programs().retain(|(other, _)| *other != number);
+            format!("starting a thread: {error}")
+        })
+    }
+
+    fn show(&self, client: &OwnedFd) {
+        let programs: Vec<_> = self.programs().iter().map(|(_, shown)| shown.clone()).collect();
+        let mut all = DoorCounts::default();
+        for shown in programs {
+            let (mut sockets, counts) = shown.all();
+            for view in &mut sockets {
+                // A thread that has ended may have been the process's first.
+                view.pid = Notifier::process_of(view.pid).unwrap_or(view.pid);
+            }
+            all.add(&counts);
+            // A view has at most 400 bytes.
+            for part in sockets.chunks(PART_BYTES_MAX / 512) {
+                say(client, &DoorReply::Sockets(part.to_vec()));
+            }
+        }
+        say(client, &DoorReply::Counts(all));
+    }
+}
+
+/// Tells a client; it may be gone.
+fn say(client: &OwnedFd, answer: &DoorReply) {
+    let Ok(text) = serde_json::to_vec(answer) else { return };
+    let _ = send(client, &text, SendFlags::NOSIGNAL);
+}
+
+/// A request, and what came along.
+fn received(client: &OwnedFd) -> io::Result<(DoorRequest, Vec<OwnedFd>)> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut text = [0; REQUEST_BYTES_MAX];
+    let got = recvmsg(client, &mut [io::IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds = fds.flatten().collect();
+    Ok((serde_json::from_slice(&text[..got.bytes])?, fds))
+}

@@ -1,0 +1,261 @@
+//! Programs that were not changed on an engine of this process, over AF_XDP on a pair of veth interfaces with the kernel's stack at the other end.
+
+use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use napier_door::{Door, DoorConfig, EngineAt, Reach, SocketView};
+use napier_linux::process::{Program, Signals};
+use napier_runtime::control::mode::Mode;
+use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig};
+use napier_runtime::engine::Engine;
+use napier_testkit::eventually;
+use napier_testnet::{self as net, Veth, VethConfig, ip};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/served.py");
+
+/// A pair of interfaces, and an engine with a door on one of them.
+struct Stand {
+    // Before the namespace that it is in.
+    _door: Door,
+    _device: DeviceHandle,
+    pair: Veth,
+}
+
+/// A program, which ends with this.
+struct Started(u32);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).stderr(Stdio::null()).status();
+    }
+}
+
+impl Stand {
+    /// `None`, said aloud, where Python or a privilege is missing.
+    fn new(test: &str, mode: Option<Mode>) -> Option<Self> {
+        if Command::new("python3").arg("-V").stdout(Stdio::null()).status().is_err() {
+            napier_testkit::skip!(test, "python3 is not installed");
+            return None;
+        }
+        let ends = net::ends(("server", &["10.79.0.1/24"]), ("client", &["10.79.0.2/24"]));
+        let pair = net::pair(test, &VethConfig { tx_checksum: false, tso: false, ..ends })?;
+        let engine = Engine::builder().start().expect("an engine");
+        let netns = engine.namespace();
+        let namespace = pair.left().netns().as_fd().try_clone_to_owned().expect("a descriptor");
+        let addresses = vec![IfAddr { addr: ip("10.79.0.9"), prefix_len: 24 }];
+        let end =
+            EndConfig { name: "server".into(), netns: netns.clone(), mac: [0; 6], addresses, irq_cpus: Vec::new() };
+        let config = XdpConfig { netns: Some(namespace.into()), ..XdpConfig::on("server") };
+        let device = match engine.add_xdp(&config, end) {
+            Ok(device) => device,
+            Err(error) => {
+                napier_testkit::skip!(test, "{error}");
+                return None;
+            }
+        };
+        if let Some(mode) = mode {
+            engine.set_mode(&device, mode).expect("a mode of devices");
+        }
+        let reach = Reach { addresses: vec![(ip("10.79.0.9"), 24)], gateways: [false; 2] };
+        let config = DoorConfig { name: "test".into(), engine, netns, reach, mode, for_all_users: false };
+        let door = pair.left().netns().run(|| Door::open(config)).expect("entered").expect("a door");
+        Some(Self { _door: door, _device: device, pair })
+    }
+
+    /// A part of the script, and what it says.
+    fn program(&self, args: &[&str]) -> (Started, BufReader<PipeReader>) {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut command = Command::new("python3");
+        command.args(["-u", PROGRAMS]).args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
+        let start = || {
+            let engine = EngineAt::find(None).expect("it is open");
+            let signals = Signals::take().expect("a descriptor");
+            let (program, ends) = Program::start_held(&mut command, &signals, engine.pid()).expect("it starts");
+            engine.serve("python3", &ends).expect("it is served");
+            program.pid()
+        };
+        let pid = self.pair.left().netns().run(start).expect("entered");
+        drop(command);
+        (Started(pid), BufReader::new(reader))
+    }
+
+    /// One that says when it is ready.
+    fn server(&self, args: &[&str]) -> (Started, BufReader<PipeReader>) {
+        let (started, mut said) = self.program(args);
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it speaks");
+        assert!(line.starts_with("ready"), "{args:?}: {line:?}");
+        (started, said)
+    }
+
+    /// All that a program said.
+    fn ended(&self, args: &[&str]) -> String {
+        let (_started, mut said) = self.program(args);
+        let mut all = String::new();
+        said.read_to_string(&mut all).expect("it speaks");
+        all
+    }
+
+    fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
+        let to: SocketAddr = ([10, 79, 0, 9], port).into();
+        let stream = self.pair.right().netns().run(|| TcpStream::connect_timeout(&to, PATIENCE)).expect("entered")?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// A listener of the kernel at the other end, and its port.
+    fn listen(&self) -> (TcpListener, String) {
+        let listener =
+            self.pair.right().netns().run(|| TcpListener::bind("10.79.0.2:0")).expect("entered").expect("bound");
+        let port = listener.local_addr().expect("bound").port().to_string();
+        (listener, port)
+    }
+
+    fn sockets(&self) -> Vec<SocketView> {
+        let ask = || EngineAt::find(None).expect("it is open").sockets().expect("they are shown").0;
+        self.pair.left().netns().run(ask).expect("entered")
+    }
+}
+
+/// Sends bytes, ends that half, and expects them back.
+fn echoes(mut stream: TcpStream, bytes: usize) {
+    let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+    let mut writer = stream.try_clone().expect("a copy");
+    let expected = sent.clone();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sent).expect("sent");
+        writer.shutdown(Shutdown::Write).expect("shut down");
+    });
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).expect("answered");
+    writing.join().expect("sent");
+    assert!(got == expected, "{} of {bytes} bytes came back", got.len());
+}
+
+/// The end of a connection, as its peer sees it.
+fn sees_the_end(mut stream: TcpStream) {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+    }
+}
+
+#[test]
+fn a_server_echoes_and_ends_halves_over_many_connections() {
+    let test = "a_server_echoes_and_ends_halves_over_many_connections";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (_server, _said) = stand.server(&["serve", "7001"]);
+    echoes(stand.connect(7001).expect("connected"), 3_000_000);
+    for _ in 0..20 {
+        echoes(stand.connect(7001).expect("connected"), 1000);
+    }
+    let at_once: Vec<_> = (0..20).map(|_| stand.connect(7001).expect("connected")).collect();
+    at_once.into_iter().for_each(|stream| echoes(stream, 50_000));
+    eventually("only the listener is left", || stand.sockets().len() == 1);
+    assert_eq!(stand.sockets()[0].state, "listening");
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_no_connection_and_no_port() {
+    let test = "a_program_that_is_killed_leaves_no_connection_and_no_port";
+    let Some(stand) = Stand::new(test, None) else { return };
+    for round in 0..20 {
+        let (server, _said) = stand.server(&["serve", "7004"]);
+        let mut streams: Vec<_> = (0..5).map(|_| stand.connect(7004).expect("connected")).collect();
+        for stream in &mut streams {
+            stream.write_all(&vec![1; 1 << (round % 10 + 4)]).expect("sent");
+        }
+        drop(server);
+        streams.into_iter().for_each(sees_the_end);
+        eventually("nothing is left", || stand.sockets().is_empty());
+        assert!(stand.connect(7004).is_err(), "nothing listens");
+    }
+}
+
+#[test]
+fn edge_triggered_epoll_and_addresses_are_as_with_the_kernel() {
+    let test = "edge_triggered_epoll_and_addresses_are_as_with_the_kernel";
+    let Some(stand) = Stand::new(test, Some(Mode::parse("suspend20").expect("a mode"))) else { return };
+    let (_server, _said) = stand.server(&["serve_by_epoll", "7002"]);
+    let mut streams: Vec<_> = (0..30).map(|_| stand.connect(7002).expect("connected")).collect();
+    for _ in 0..10 {
+        for stream in &mut streams {
+            stream.write_all(b"question").expect("sent");
+        }
+        for stream in &mut streams {
+            let mut answer = [0; 8];
+            stream.read_exact(&mut answer).expect("answered");
+            assert_eq!(&answer, b"question");
+        }
+    }
+}
+
+#[test]
+fn children_accept_from_a_listener_that_they_inherit() {
+    let test = "children_accept_from_a_listener_that_they_inherit";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (_server, _said) = stand.server(&["serve_by_children", "7003"]);
+    for _ in 0..20 {
+        let mut pid = String::new();
+        stand.connect(7003).expect("connected").read_to_string(&mut pid).expect("answered");
+        assert!(pid.trim().parse::<u32>().is_ok(), "{pid:?}");
+    }
+}
+
+#[test]
+fn a_client_connects_waits_and_is_refused_as_with_the_kernel() {
+    let test = "a_client_connects_waits_and_is_refused_as_with_the_kernel";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (listener, port) = stand.listen();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("all");
+        stream.write_all(&got).expect("sent");
+        drop(stream);
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut four = [0; 4];
+        stream.read_exact(&mut four).expect("sent");
+        stream.write_all(&four).expect("sent");
+        drop(stream);
+        // Closed with bytes unread: the kernel resets it.
+        let (stream, _) = listener.accept().expect("a connection");
+        stream.peek(&mut four).expect("sent");
+    });
+    let asked = stand.ended(&["ask", &port]);
+    assert_eq!(asked, format!("('10.79.0.2', {port}) 10.79.0.9\ngot 300000\n"));
+    let later = stand.ended(&["ask_later", &port]);
+    let expected = "connect EINPROGRESS True\nevents True error 0\nb'late'\nconnect EINPROGRESS True\nevents True error ECONNREFUSED\n";
+    assert_eq!(later, expected);
+    assert_eq!(stand.ended(&["reset", &port]), "ECONNRESET\n");
+    serving.join().expect("served");
+    assert_eq!(stand.ended(&["refused"]), "ECONNREFUSED\nENOTCONN\n".repeat(2));
+}
+
+#[test]
+fn errors_and_options_have_the_kernels_numbers() {
+    let test = "errors_and_options_have_the_kernels_numbers";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let said = stand.ended(&["errors"]);
+    let expected = "accept EINVAL\nbind ok\nagain EINVAL\ntaken EADDRINUSE\nfree ok\nlisten ok\nconnect EISCONN\npeer ENOTCONN\nnone EAGAIN\n\
+                    nodelay ok\nulp ENOENT\nfastopen EOPNOTSUPP\nlinger ok\n1 1\nTrue ('10.79.0.9', 7070)\nfamily ";
+    assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn loopback_stays_the_kernels() {
+    let test = "loopback_stays_the_kernels";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
+        napier_testkit::skip!(test, "lo cannot be set up");
+        return;
+    }
+    assert_eq!(stand.ended(&["loopback"]), "b'here' True True\n");
+}

@@ -1,0 +1,198 @@
+"""What programs do with sockets, each by one word; run under `napier run --engine`, and by itself for comparison."""
+import errno, os, select, socket, struct, sys, threading, time
+
+OWN, PEER = '10.79.0.9', '10.79.0.2'
+
+
+def name(error):
+    if error.errno == errno.EOPNOTSUPP:
+        return 'EOPNOTSUPP'  # it has two names
+    return errno.errorcode.get(error.errno, str(error))
+
+
+def listener(port, backlog=64):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((OWN, port))
+    s.listen(backlog)
+    return s
+
+
+def echo(c):
+    try:
+        while data := c.recv(65536):
+            c.sendall(data)
+        c.shutdown(socket.SHUT_WR)
+    except OSError as error:
+        print('echo', name(error))
+    c.close()
+
+
+def serve(port):
+    s = listener(port)
+    print('ready', s.getsockname())
+    while True:
+        c, peer = s.accept()
+        threading.Thread(target=echo, args=(c,), daemon=True).start()
+
+
+def serve_by_epoll(port):
+    s = listener(port)
+    s.setblocking(False)
+    e = select.epoll()
+    e.register(s.fileno(), select.EPOLLIN | select.EPOLLET)
+    print('ready', s.getsockname())
+    open_ones = {}
+    while True:
+        for fd, events in e.poll():
+            if fd == s.fileno():
+                while True:
+                    try:
+                        c, peer = s.accept()
+                    except BlockingIOError:
+                        break
+                    assert peer[0] == PEER and c.getpeername() == peer, peer
+                    c.setblocking(False)
+                    open_ones[c.fileno()] = c
+                    e.register(c.fileno(), select.EPOLLIN)
+                continue
+            c = open_ones[fd]
+            data = c.recv(65536)
+            if data:
+                c.send(data)
+            else:
+                del open_ones[fd]
+                c.close()
+
+
+def serve_by_children(port):
+    s = listener(port)
+    for _ in range(2):
+        if os.fork() == 0:
+            while True:
+                c, _ = s.accept()
+                c.sendall(b'%d\n' % os.getpid())
+                c.close()
+    print('ready', os.getpid())
+    s.close()
+    time.sleep(600)
+
+
+def ask(port):
+    s = socket.create_connection((PEER, port))
+    print(s.getpeername(), s.getsockname()[0])
+    s.sendall(b'x' * 300000)
+    s.shutdown(socket.SHUT_WR)
+    got = 0
+    while data := s.recv(65536):
+        got += len(data)
+    print('got', got)
+
+
+def ask_later(port):
+    """The descriptor is watched before it is connected."""
+    for at in (port, 1):
+        s = socket.socket()
+        s.setblocking(False)
+        e = select.epoll()
+        code = s.connect_ex((PEER, at))
+        e.register(s.fileno(), select.EPOLLOUT | select.EPOLLIN | select.EPOLLET)
+        print('connect', errno.errorcode[code], s.connect_ex((PEER, at)) in (errno.EALREADY, errno.EISCONN, errno.ECONNABORTED))
+        events = e.poll(20)
+        print('events', bool(events), 'error', errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0))
+        if at == port:
+            s.send(b'late')
+            s.setblocking(True)
+            print(s.recv(4))
+
+
+def refused():
+    for _ in range(2):
+        s = socket.socket()
+        try:
+            s.connect((PEER, 1))
+        except OSError as error:
+            print(name(error))
+        try:
+            s.getpeername()
+        except OSError as error:
+            print(name(error))
+
+
+def reset(port):
+    s = socket.create_connection((PEER, port))
+    s.sendall(b'reset me')
+    try:
+        print(s.recv(10))
+    except OSError as error:
+        print(name(error))
+
+
+def loopback():
+    s = socket.socket()
+    s.bind(('127.0.0.1', 0))
+    s.listen()
+    c = socket.create_connection(s.getsockname())
+    a, peer = s.accept()
+    c.sendall(b'here')
+    print(a.recv(4), peer == c.getsockname(), a.family == socket.AF_INET)
+
+
+def errors():
+    def says(what, call):
+        try:
+            call()
+            print(what, 'ok')
+        except OSError as error:
+            print(what, name(error))
+
+    one, two = socket.socket(), socket.socket()
+    says('accept', one.accept)
+    says('bind', lambda: one.bind((OWN, 7070)))
+    says('again', lambda: one.bind((OWN, 7071)))
+    says('taken', lambda: two.bind((OWN, 7070)))
+    one.close()
+    says('free', lambda: two.bind((OWN, 7070)))
+    says('listen', two.listen)
+    says('connect', lambda: two.connect((PEER, 1)))
+    says('peer', two.getpeername)
+    two.setblocking(False)
+    says('none', two.accept)
+    says('nodelay', lambda: two.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+    says('ulp', lambda: two.setsockopt(socket.IPPROTO_TCP, 31, b'tls'))
+    says('fastopen', lambda: two.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 5))
+    says('linger', lambda: two.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)))
+    print(two.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), two.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    print(two.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_INET, two.getsockname())
+    six = socket.socket(socket.AF_INET6)
+    says('family', lambda: six.connect(('::ffff:127.0.0.1', 1)))
+
+
+def goes_on(port):
+    """Its engine is killed."""
+    c = socket.create_connection((PEER, port))
+    s = listener(7000)
+    blocked = []
+
+    def accept():
+        try:
+            s.accept()
+        except OSError as error:
+            blocked.append(name(error))
+
+    t = threading.Thread(target=accept, daemon=True)
+    t.start()
+    time.sleep(0.2)
+    print('ready', os.getpid())
+    try:
+        ended = c.recv(10) == b''
+    except OSError as error:
+        ended = name(error) == 'ECONNRESET'
+    t.join(20)
+    print('ended', ended, 'accept', bool(blocked) and 'ENOSYS' not in blocked)
+    loopback()
+
+
+if __name__ == '__main__':
+    sys.stdout.reconfigure(line_buffering=True)
+    globals()[sys.argv[1]](*map(int, sys.argv[2:]))
