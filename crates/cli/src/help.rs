@@ -62,8 +62,23 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("sudo napier run --dev eth0 --mode suspend20 -- memcached -u nobody", "while it runs"),
             ("sudo napier run --dev eth0 --mode suspend20 --dry-run -- memcached -u nobody", "what would be changed"),
             ("sudo napier run --dev eth0 --mode napibusy --attach 4711", "a process that runs already"),
+            ("napier run --engine -- memcached -l 192.0.2.10", "with the TCP sockets of a running engine"),
         ],
     ),
+    (
+        "engine start",
+        &[
+            (
+                "sudo napier engine start --dev xdp:eth1 --ip 192.0.2.10/24",
+                "an interface for programs that were not changed",
+            ),
+            (
+                "sudo napier engine start --dev xdp:eth1 --ip 192.0.2.10/24 --mode suspend20 --for-all-users",
+                "in a mode, for all users",
+            ),
+        ],
+    ),
+    ("engine ss", &[("napier engine ss", "which sockets of which programs it has")]),
     (
         "trial",
         &[

@@ -9,6 +9,7 @@ mod confirm;
 mod conform;
 mod device;
 mod doctor;
+mod engine;
 mod explain;
 mod export;
 mod generate;
@@ -101,6 +102,9 @@ enum Command {
     /// Load a server and measure how it answers
     #[command(subcommand)]
     Load(load::LoadCommand),
+    /// An engine that serves programs which were not changed
+    #[command(subcommand)]
+    Engine(engine::EngineCommand),
     /// Say what is set wrongly for low latency on this machine, and how to mend it
     Doctor(doctor::DoctorArgs),
     /// Say where the time of a program's requests goes, from interrupt to answer
@@ -266,6 +270,7 @@ pub fn main() -> ExitCode {
         Command::Sim(sim) => sim::run(&sim, interrupted),
         Command::Serve(serve) => serve::run(&serve, interrupted),
         Command::Load(load) => load::run(&load, interrupted),
+        Command::Engine(engine) => engine::run(&engine, interrupted),
         Command::Doctor(args) => doctor::run(&args),
         Command::Explain(args) => explain::run(&args, interrupted),
         Command::Export(args) => export::run(&args, interrupted),

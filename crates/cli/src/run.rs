@@ -1,6 +1,7 @@
 //! `napier run`.
 
 mod attached;
+mod engine;
 mod instances;
 mod live;
 mod pair;
@@ -8,6 +9,7 @@ mod port;
 mod report;
 mod rings;
 mod seen;
+mod startable;
 mod turns;
 mod turns_seen;
 
@@ -40,6 +42,7 @@ pub(crate) use port::FlowPort;
 use report::Report;
 pub(crate) use report::{dry_run, preview_lines, previews_json};
 pub(crate) use seen::{RunOutcome, Subject, Watching, look_once};
+use startable::{NO_PROGRAM, not_started, startable};
 pub(crate) use turns::{AskedTurns, Turns};
 
 /// The status of `--must-act`.
@@ -54,12 +57,23 @@ const NOT_ACTING: u8 = 3;
 )]
 pub(crate) struct RunArgs {
     /// Interface that the program's packets come through, in the namespace of this command or of the program
-    #[arg(long, value_name = "IF")]
-    dev: String,
+    #[arg(long, value_name = "IF", required_unless_present = "engine")]
+    dev: Option<String>,
 
     /// How packets are delivered, by the names of `compare`
-    #[arg(long, value_name = "MODE", value_parser = ModeNames, hide_possible_values = true)]
-    mode: Mode,
+    #[arg(long, value_name = "MODE", value_parser = ModeNames, hide_possible_values = true, required_unless_present = "engine")]
+    mode: Option<Mode>,
+
+    /// Let the program have its TCP sockets from a running engine, the one of this name or the only one of this network namespace
+    /// (docs/engine-programs.md); nothing is changed on an interface
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with_all = ["dev", "mode", "attach", "target", "confirm", "queues", "port", "dry_run", "strict", "steer", "preload", "must_act", "json"]
+    )]
+    engine: Option<Option<String>>,
 
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
     #[arg(long, value_name = "PID", conflicts_with_all = ["program", "target"])]
@@ -113,6 +127,15 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// The mode; there is none with `--engine`, which goes another way.
+    fn mode(&self) -> Mode {
+        self.mode.expect("clap asks for it")
+    }
+
+    fn dev(&self) -> &str {
+        self.dev.as_deref().expect("clap asks for it")
+    }
+
     /// The command in words, for what it changes.
     pub(crate) const fn name(&self) -> &'static str {
         if self.attach.is_some() { "run --attach" } else { "run" }
@@ -152,23 +175,26 @@ impl Changes {
 
 /// Runs the program, or accompanies one that runs, and puts everything back.
 pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    if args.mode == Mode::Group {
+    if let Some(engine) = &args.engine {
+        return engine::run(args, engine.as_deref(), interrupted);
+    }
+    if args.mode() == Mode::Group {
         return Err(crate::Usage(anyhow!("{NO_GROUPS}")).into());
     }
     if !args.is_attached() && args.program.is_empty() {
         let how = "give a program and its arguments behind --, or --attach PID (or --unit, --container, --pod, --cgroup) of one that runs";
         return Err(Usage(anyhow!("nothing to run: {how}")).into());
     }
-    let (dev, target) = (args.dev.as_str(), &args.target);
-    let to = AttachTo { dev, attach: args.attach, target, mode: args.mode, is_quiet: args.dry_run };
+    let (dev, target) = (args.dev(), &args.target);
+    let to = AttachTo { dev, attach: args.attach, target, mode: args.mode(), is_quiet: args.dry_run };
     let attached = Attached::find(&to, &settings(args))?;
     if let Some(process) = attached.as_ref().and_then(|attached| attached.process.as_ref()) {
-        rings::refuse_suspension(process, args.mode, &settings(args))?;
+        rings::refuse_suspension(process, args.mode(), &settings(args))?;
     }
     startable(args)?;
     let changes = changes(args, attached.as_ref())?;
     if args.dry_run {
-        return dry_run(args.mode, args.json, &changes);
+        return dry_run(args.mode(), args.json, &changes);
     }
     let signals = Signals::take().context("taking signals")?;
     if interrupted.load(Ordering::Relaxed) {
@@ -178,11 +204,11 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     let (mut ledgers, lines, trial) = applied(args, &changes)?;
     let ledger = ledgers.take();
     let roots = attached.as_ref().map_or(Roots::Children, |attached| attached.target.roots.clone());
-    let (mode, device) = (args.mode.to_string(), changes.device.clone());
+    let (mode, device) = (args.mode().to_string(), changes.device.clone());
     let (tells, harmed) = std::sync::mpsc::channel();
     let subject =
-        Subject { mode, plan: args.mode.plan(), device, roots: roots.clone(), harmed: tells, is_quiet: false };
-    let instances = Instances::new(args.mode.plan(), changes.device.clone(), args.queues.clone(), lines);
+        Subject { mode, plan: args.mode().plan(), device, roots: roots.clone(), harmed: tells, is_quiet: false };
+    let instances = Instances::new(args.mode().plan(), changes.device.clone(), args.queues.clone(), lines);
     let mut live = Live::new(signals, (ledger, instances), changes.settings.clone(), roots, harmed);
     // A thread begins with handlers of the C library's own signals, which a program that was started after it would see.
     let mut watching = None;
@@ -200,7 +226,7 @@ pub(crate) fn run(args: &RunArgs, interrupted: &AtomicBool) -> anyhow::Result<()
     };
     let seen = watching.map(Watching::end).unwrap_or_default();
     let is_watched = std::io::stderr().is_terminal();
-    crate::say::say(seen.answer(&args.mode.to_string(), &changes.device.name, is_watched).as_slice());
+    crate::say::say(seen.answer(&args.mode().to_string(), &changes.device.name, is_watched).as_slice());
     crate::say::say(&seen.lines());
     report.seen(&seen);
     live.tell(&mut report);
@@ -228,7 +254,7 @@ fn applied(args: &RunArgs, changes: &Changes) -> anyhow::Result<Applied> {
         Err(error) => return Err(with_left(error, &ledgers.put_back())),
     };
     trial.iter().for_each(|trial| crate::say::say(&[trial.words()]));
-    match ledgers.apply(changes, &args.mode.plan(), args.queues.as_ref()) {
+    match ledgers.apply(changes, &args.mode().plan(), args.queues.as_ref()) {
         Ok(lines) => {
             crate::say::say(changes.other_end().as_slice());
             Ok((ledgers, lines, trial))
@@ -255,7 +281,7 @@ fn ends_as(args: &RunArgs, status: Option<u8>, is_left: bool, seen: &RunOutcome)
 }
 
 fn settings(args: &RunArgs) -> ProgramSettings {
-    ProgramSettings { steer: args.steer, ..ProgramSettings::of(&args.mode.plan()) }
+    ProgramSettings { steer: args.steer, ..ProgramSettings::of(&args.mode().plan()) }
 }
 
 /// The interface of that name, here.
@@ -269,13 +295,13 @@ fn changes(args: &RunArgs, attached: Option<&Attached>) -> anyhow::Result<Change
     let (device, pair) = match attached {
         Some(attached) => (attached.wired.device.clone(), attached.pair.clone()),
         None => {
-            let device = device(&args.dev)?;
-            let pair = attached::pair_of(args.mode, &device);
+            let device = device(args.dev())?;
+            let pair = attached::pair_of(args.mode(), &device);
             (device, pair)
         }
     };
-    let library = if args.mode.plan().wait().is_some() { Some(library(args)?) } else { None };
-    let changes = changes_of(args.mode, (device, pair), args.queues.as_ref(), args.port.as_ref())?;
+    let library = if args.mode().plan().wait().is_some() { Some(library(args)?) } else { None };
+    let changes = changes_of(args.mode(), (device, pair), args.queues.as_ref(), args.port.as_ref())?;
     Ok(Changes { settings: settings(args), library, ..changes })
 }
 
@@ -298,25 +324,6 @@ fn changes_of(
     Ok(Changes { scope, device, pair, lines, settings: ProgramSettings::of(&mode.plan()), library: None })
 }
 
-/// As a shell ends if there is no such program.
-const NO_PROGRAM: u8 = 127;
-
-/// Whether the program can be started as it is asked for, which a dry run says too.
-fn startable(args: &RunArgs) -> anyhow::Result<()> {
-    let Some(program) = args.program.first() else { return Ok(()) };
-    let Some(found) = find_program(program) else {
-        crate::say::say(&[format!("{} cannot be started: there is no such program", program.display())]);
-        return Err(ExitWith(NO_PROGRAM).into());
-    };
-    if args.strict && !is_root() && is_setuid(&found) {
-        bail!(
-            "{} is setuid, which --strict takes from it without CAP_SYS_ADMIN: run it as root, or without --strict",
-            program.display()
-        );
-    }
-    Ok(())
-}
-
 fn start(
     args: &RunArgs,
     library: Option<&Path>,
@@ -335,24 +342,12 @@ fn start(
         Ok(started) => return Ok(started),
         Err(error) => error,
     };
-    // As a shell has it: not found, or found and no program.
-    let status = match error.kind() {
-        std::io::ErrorKind::NotFound => NO_PROGRAM,
-        std::io::ErrorKind::PermissionDenied => 126,
-        _ => 1,
-    };
-    crate::say::say(&[format!("{} cannot be started: {error}", program.to_string_lossy())]);
-    Err(ExitWith(status).into())
-}
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    Err(not_started(program, &error))
 }
 
 /// The library that another time-out needs, if it can be loaded into the program.
 fn library(args: &RunArgs) -> anyhow::Result<PathBuf> {
-    let mode = args.mode;
+    let mode = args.mode();
     let Some(name) = args.program.first() else {
         return Err(Usage(anyhow!(
             "{mode} needs other waits for events, which a process that runs already cannot get"

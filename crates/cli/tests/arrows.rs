@@ -57,6 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "napier-kv",
             "napier-control",
             "napier-core",
+            "napier-door",
             "napier-export",
             "napier-ring",
             "napier-runtime",

@@ -225,7 +225,7 @@ impl Passing {
         let over = eventfd(0, EventfdFlags::CLOEXEC)?;
         let told = over.try_clone()?;
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            let ended = pass_on(&signals, &mut program);
+            let ended = pass_on(&signals, &mut program, "the mode stays");
             // It has room: nothing else is written to it.
             rustix::io::write(&told, &1_u64.to_ne_bytes())?;
             ended
@@ -239,7 +239,7 @@ impl Passing {
 }
 
 /// Until nothing of the program runs any more.
-fn pass_on(signals: &Signals, program: &mut Program) -> anyhow::Result<Ended> {
+pub(super) fn pass_on(signals: &Signals, program: &mut Program, what_stays: &str) -> anyhow::Result<Ended> {
     let mut asked = None;
     let mut is_said = false;
     loop {
@@ -262,7 +262,7 @@ fn pass_on(signals: &Signals, program: &mut Program) -> anyhow::Result<Ended> {
             Some(ended) if program.is_over() => return Ok(ended),
             Some(_) if !is_said => {
                 is_said = true;
-                crate::say::say(&[left(program, asked)]);
+                crate::say::say(&[left(program, asked, what_stays)]);
             }
             _ => {}
         }
@@ -271,13 +271,13 @@ fn pass_on(signals: &Signals, program: &mut Program) -> anyhow::Result<Ended> {
 
 /// The first process has ended, and others have not. If it was asked to end, so was the program: who asked knows one number only, as a
 /// service manager that signals the process that it has started.
-fn left(program: &Program, asked: Option<i32>) -> String {
+fn left(program: &Program, asked: Option<i32>, what_stays: &str) -> String {
     let Some(number) = asked else {
-        return "the program has ended, but not all that it started: the mode stays until that ends".to_owned();
+        return format!("the program has ended, but not all that it started: {what_stays} until that ends");
     };
     program.signal(number);
     format!(
-        "the program has ended, and what it started is asked to end as well (signal {number}): the mode stays until then"
+        "the program has ended, and what it started is asked to end as well (signal {number}): {what_stays} until then"
     )
 }
 

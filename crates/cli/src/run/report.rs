@@ -84,7 +84,7 @@ pub(crate) struct Report(Value);
 impl Report {
     pub(crate) fn new(args: &RunArgs, changes: &Changes) -> Self {
         Self(json!({
-            "mode": args.mode.to_string(), "dev": changes.device.name, "queues": args.queues,
+            "mode": args.mode().to_string(), "dev": changes.device.name, "queues": args.queues,
             "program": changes.program_lines(),
         }))
     }

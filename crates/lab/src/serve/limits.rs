@@ -70,7 +70,12 @@ impl Limits {
 /// Raises the soft limit of descriptors, as far as the hard one lets it, so that connections of the kernel have one each.
 /// Beyond it connections wait to be accepted, which is counted.
 pub(super) fn raise_descriptors(connections: usize, workers: usize) {
-    let needed = (connections + DESCRIPTORS + DESCRIPTORS_PER_WORKER * workers) as u64;
+    raise_descriptors_to(connections + DESCRIPTORS + DESCRIPTORS_PER_WORKER * workers);
+}
+
+/// The same for so many descriptors.
+pub fn raise_descriptors_to(needed: usize) {
+    let needed = needed as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| current < needed) {
         let current = Some(maximum.map_or(needed, |maximum| needed.min(maximum)));

@@ -2,6 +2,7 @@
 
 mod config;
 pub mod device;
+pub mod hold;
 pub mod limits;
 mod report;
 pub mod run;

@@ -145,7 +145,7 @@ fn serve_on_engine(
 }
 
 /// What is looked after on an engine's device while it is served on.
-struct DeviceWatch {
+pub(super) struct DeviceWatch {
     mode: Option<Mode>,
     /// The peers whose instances have the mode.
     in_force_for: Option<(u64, bool)>,
@@ -156,11 +156,11 @@ struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    fn new(mode: Option<Mode>) -> Self {
+    pub(super) fn new(mode: Option<Mode>) -> Self {
         Self { mode, in_force_for: None, turned_away: None, told_of_recording: false }
     }
 
-    fn at(&mut self, one: &OneDevice) -> anyhow::Result<()> {
+    pub(super) fn at(&mut self, one: &OneDevice) -> anyhow::Result<()> {
         let why = turned_away(&one.device);
         if why != self.turned_away {
             // Another may be at the other end tomorrow: the server goes on trying.

@@ -1,0 +1,151 @@
+//! `napier engine`: an engine that serves programs which were not changed (docs/engine-programs.md).
+
+use std::io::Write as _;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand};
+use napier_door::{Door, DoorConfig, EngineAt, PROGRAMS_MAX, Reach, SOCKETS_MAX, SocketView, is_name};
+use napier_lab::device::Device;
+use napier_lab::modes::Mode;
+use napier_lab::serve::device::{MemifRole, OneDevice};
+use napier_lab::serve::hold::hold;
+use serde_json::json;
+
+use crate::Usage;
+use crate::device::{EngineArgs, device};
+
+/// Descriptors of an engine beside those of sockets.
+const DESCRIPTORS: usize = 256;
+
+/// What is done with an engine that serves programs.
+#[derive(Subcommand)]
+pub(crate) enum EngineCommand {
+    /// Serve programs that `napier run --engine` starts, until interrupted
+    Start(StartArgs),
+    /// Show the sockets of the programs that an engine serves
+    Ss(SsArgs),
+}
+
+/// Options of `napier engine start`.
+#[derive(Args)]
+pub(crate) struct StartArgs {
+    /// Where packets come and go: xdp:INTERFACE (an interface of the kernel, by AF_XDP) or memif:SOCKET (a peer in another process)
+    #[arg(long, value_name = "DEVICE")]
+    dev: String,
+
+    #[command(flatten)]
+    engine: EngineArgs,
+
+    /// The engine's address, with the length of the network's prefix
+    #[arg(long, value_name = "A/LEN")]
+    ip: String,
+
+    /// How packets are delivered, by the names of `compare`
+    #[arg(long, value_name = "MODE", value_parser = crate::mode_names::ModeNames, hide_possible_values = true)]
+    mode: Option<Mode>,
+
+    /// By which `napier run --engine=NAME` finds it, in this network namespace [default: the interface, or the last part of the socket's path]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Serve programs of every user, not only those of this one and of root
+    #[arg(long)]
+    for_all_users: bool,
+}
+
+/// Options of `napier engine ss`.
+#[derive(Args)]
+pub(crate) struct SsArgs {
+    /// The engine, if there are several in this network namespace
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// Print one JSON object (docs/engine-programs.md)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &EngineCommand, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    match command {
+        EngineCommand::Start(args) => start(args, interrupted),
+        EngineCommand::Ss(args) => ss(args),
+    }
+}
+
+fn start(args: &StartArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let config = device(&args.dev, &args.ip, &args.engine, MemifRole::Server).map_err(Usage)?;
+    if matches!(config.device, Device::Kernel { .. }) {
+        let how = "give --dev xdp:INTERFACE or memif:SOCKET; without an engine programs have the kernel's sockets as they are";
+        return Err(Usage(anyhow!("{} is no device of an engine: {how}", args.dev)).into());
+    }
+    let name = args.name.clone().unwrap_or_else(|| name_of(&config.device));
+    if !is_name(&name) {
+        let how = "give --name with letters, digits and -_.@: only, at most 64";
+        return Err(Usage(anyhow!("`{name}` is no name of an engine: {how}")).into());
+    }
+    napier_lab::serve::limits::raise_descriptors_to(SOCKETS_MAX * PROGRAMS_MAX + DESCRIPTORS);
+    hold(&config, args.mode, interrupted, |one: &OneDevice| {
+        let gateways = [false, true].map(|is_v6| config.gateway.is_some_and(|gateway| gateway.is_ipv6() == is_v6));
+        let door = Door::open(DoorConfig {
+            name: name.clone(),
+            engine: one.engine.clone(),
+            netns: one.netns.clone(),
+            reach: Reach { addresses: vec![(config.ip, config.prefix_len)], gateways },
+            mode: args.mode,
+            for_all_users: args.for_all_users,
+        })?;
+        let mode = args.mode.map(|mode| format!(", mode {mode}")).unwrap_or_default();
+        let line = format!("ready: {name} serves programs at {} on {}{mode}", config.ip, config.device.name());
+        // The one that waits for the line may be gone; the engine goes on.
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        Ok(door)
+    })
+}
+
+/// The interface, or the last part of a path.
+fn name_of(device: &Device) -> String {
+    let at = match device {
+        Device::Xdp { interface } => interface.as_deref(),
+        Device::Memif { socket } => socket.as_deref(),
+        Device::Link | Device::Kernel { .. } => None,
+    };
+    let last = at.unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    last.trim_start_matches('@').trim_end_matches(".sock").to_owned()
+}
+
+fn ss(args: &SsArgs) -> anyhow::Result<()> {
+    let (mut sockets, counts) = EngineAt::find(args.name.as_deref())?.sockets().context("asking for its sockets")?;
+    sockets.sort_by(|one, other| {
+        let key = |view: &SocketView| (view.program.clone(), view.pid, view.state.clone(), view.local, view.peer);
+        key(one).cmp(&key(other))
+    });
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", json!({ "sockets": sockets, "counts": counts }))?;
+        return Ok(());
+    }
+    let address = |address: Option<std::net::SocketAddr>| address.map_or("-".to_owned(), |address| address.to_string());
+    let head = ["PROGRAM", "PID", "DOOR", "STATE", "LOCAL", "PEER", "WAITING"].map(str::to_owned);
+    let rows = sockets.iter().map(|view| {
+        let program = view.program.rsplit('/').next().unwrap_or_default();
+        [
+            program.to_owned(),
+            view.pid.to_string(),
+            view.door.clone(),
+            view.state.clone(),
+            address(view.local),
+            address(view.peer),
+            view.waiting.to_string(),
+        ]
+    });
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    let widths: Vec<usize> =
+        (0..rows[0].len()).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        writeln!(out, "{}", napier_linux::change::shown(cells.join("  ").trim_end()))?;
+    }
+    Ok(())
+}

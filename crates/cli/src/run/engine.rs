@@ -1,0 +1,46 @@
+//! `napier run --engine`: a program whose TCP sockets are an engine's.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, anyhow, bail};
+use napier_door::EngineAt;
+use napier_linux::process::{Program, Signals};
+
+use super::live::pass_on;
+use super::{RunArgs, not_started, startable};
+use crate::{ExitWith, Usage};
+
+/// Runs it, and ends as it does.
+pub(super) fn run(args: &RunArgs, name: Option<&str>, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let Some((program, rest)) = args.program.split_first() else {
+        return Err(Usage(anyhow!("nothing to run: give a program and its arguments behind --")).into());
+    };
+    startable(args)?;
+    let engine = EngineAt::find(name)?;
+    let signals = Signals::take().context("taking signals")?;
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted"); // from here on signals come through `signals`
+    }
+    let mut command = Command::new(program);
+    command.args(rest);
+    let (mut running, ends) = match Program::start_held(&mut command, &signals, engine.pid()) {
+        Ok(started) => started,
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
+            bail!("another supervisor holds calls of this command already: run it outside of that")
+        }
+        Err(error) => return Err(not_started(program, &error)),
+    };
+    let served = engine.serve(&program.to_string_lossy(), &ends);
+    // The engine has them, and the keeper.
+    drop(ends);
+    if let Err(error) = served {
+        running.signal(signal_hook::consts::SIGKILL);
+        return Err(error.into());
+    }
+    let ended = pass_on(&signals, &mut running, "the engine serves it")?;
+    match ended.status() {
+        0 => Ok(()),
+        status => Err(ExitWith(status).into()),
+    }
+}
