@@ -24,8 +24,7 @@ use napier_lab::modes::{Mode, NO_GROUPS};
 use napier_linux::change::{DeviceRef, Line, Queues, Scope, Undone};
 use napier_linux::observe::Acts;
 use napier_linux::process::{
-    PreloadError, Program, ProgramSettings, Roots, Signals, find_program, is_setuid, ld_preload, preload_for,
-    preload_would_be,
+    PreloadError, Program, ProgramSettings, Roots, Signals, ld_preload, preload_for, preload_would_be,
 };
 use napier_linux::wiring::PairLines;
 
@@ -42,7 +41,7 @@ pub(crate) use port::FlowPort;
 use report::Report;
 pub(crate) use report::{dry_run, preview_lines, previews_json};
 pub(crate) use seen::{RunOutcome, Subject, Watching, look_once};
-use startable::{NO_PROGRAM, not_started, startable};
+use startable::{not_started, startable};
 pub(crate) use turns::{AskedTurns, Turns};
 
 /// The status of `--must-act`.

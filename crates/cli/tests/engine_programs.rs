@@ -52,16 +52,6 @@ impl Stand {
         (running, said)
     }
 
-    /// One that ends well, and all that it said.
-    fn ended(&self, args: &[&str]) -> String {
-        let mut running = self.program(args);
-        let mut said = String::new();
-        running.0.stdout.take().expect("it is piped").read_to_string(&mut said).expect("it speaks");
-        let status = running.0.wait().expect("its status");
-        assert!(status.success(), "{args:?}: {status} after {said}");
-        said
-    }
-
     fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
         let to: SocketAddr = ([10, 79, 0, 9], port).into();
         let stream = self.pair.right().netns().run(|| TcpStream::connect_timeout(&to, PATIENCE)).expect("entered")?;

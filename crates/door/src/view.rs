@@ -36,7 +36,7 @@ pub struct DoorCounts {
     pub accepted: u64,
     /// See `accepted`.
     pub connected: u64,
-    /// Options that were refused.
+    /// KeptOptions that were refused.
     pub options_refused: u64,
     /// Answers that a signal, or the end of the thread, kept from the program.
     pub unheard: u64,

@@ -11,7 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::ServedProgram;
 use super::socket::{Behind, Listening, ProgramSocket, inode, pair};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
-use crate::rules::options::Options;
+use crate::rules::options::KeptOptions;
 use crate::rules::reach::Whose;
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 
@@ -119,7 +119,7 @@ impl ServedProgram<'_> {
             own,
             inode,
             is_v6: domain == libc::AF_INET6,
-            options: Options::default(),
+            options: KeptOptions::default(),
             behind: Behind::Nothing,
             seen: (held.tid(), -1),
             unheard: None,

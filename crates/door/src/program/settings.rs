@@ -10,7 +10,7 @@ use super::ServedProgram;
 use super::calls::About;
 use super::socket::Behind;
 use crate::address;
-use crate::rules::options::{OptionRule, Options, rule};
+use crate::rules::options::{KeptOptions, OptionRule, rule};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What buffers have before they grow, in bytes, doubled as the kernel tells it. Source: `net/ipv4/tcp.c tcp_init`, `tcp_wmem`, `tcp_rmem`.
@@ -19,7 +19,7 @@ const RCVBUF_BYTES: i32 = 131_072;
 /// `sizeof(struct tcp_info)` up to `tcpi_total_retrans`, which all kernels have.
 const INFO_BYTES: usize = 104;
 
-impl Options {
+impl KeptOptions {
     /// Sets on a connection what was set on its socket.
     pub(super) fn apply(&self, stream: &TcpStream) {
         // Values were checked when they were set; what the connection does not take is left as it is by default.
@@ -91,9 +91,9 @@ impl ServedProgram<'_> {
             OptionRule::Engine | OptionRule::Kept => {}
         }
         let Ok(len) = usize::try_from(len) else { return self.answer(held, Err(libc::EINVAL)) };
-        let mut value = [0; Options::VALUE_BYTES_MAX];
+        let mut value = [0; KeptOptions::VALUE_BYTES_MAX];
         // Longer ones are cut, as the kernel does with ints.
-        let value = &mut value[..len.min(Options::VALUE_BYTES_MAX)];
+        let value = &mut value[..len.min(KeptOptions::VALUE_BYTES_MAX)];
         if self.notifier.read(&held, held.argument(3), value).is_err() {
             return self.answer(held, Err(libc::EFAULT));
         }
@@ -169,7 +169,7 @@ impl ServedProgram<'_> {
 }
 
 /// Sets on a connection what has just been set on its socket.
-fn set_one(options: &Options, stream: &TcpStream, level: i32, name: i32) {
+fn set_one(options: &KeptOptions, stream: &TcpStream, level: i32, name: i32) {
     let _ = match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stream.set_nodelay(options.nodelay()),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT)

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::relay::Relay;
 use crate::rules::Stage;
-use crate::rules::options::Options;
+use crate::rules::options::KeptOptions;
 
 /// Sockets that one program may have at a time; more get `ENFILE`.
 pub const SOCKETS_MAX: usize = 4096;
@@ -52,7 +52,7 @@ pub(super) struct ProgramSocket {
     pub(super) own: OwnedFd,
     pub(super) inode: u64,
     pub(super) is_v6: bool,
-    pub(super) options: Options,
+    pub(super) options: KeptOptions,
     pub(super) behind: Behind,
     /// Thread and number by which it was seen last.
     pub(super) seen: (u32, i32),
@@ -202,7 +202,7 @@ mod tests {
             own,
             inode,
             is_v6: false,
-            options: Options::default(),
+            options: KeptOptions::default(),
             behind: Behind::Nothing,
             seen: (0, 0),
             unheard: None,

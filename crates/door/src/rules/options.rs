@@ -1,9 +1,9 @@
-//! Options of a program's socket: who has which, and what was set. Source of numbers and values: `include/uapi/asm-generic/socket.h`,
+//! KeptOptions of a program's socket: who has which, and what was set. Source of numbers and values: `include/uapi/asm-generic/socket.h`,
 //! `include/uapi/linux/tcp.h`, `net/core/sock.c` `sk_setsockopt`, `net/ipv4/tcp.c` `do_tcp_setsockopt`.
 
 use std::time::Duration;
 
-/// Options that are remembered for a socket; more are refused with `ENOBUFS`.
+/// KeptOptions that are remembered for a socket; more are refused with `ENOBUFS`.
 const SET_MAX: usize = 32;
 /// Longest value that is remembered, in bytes.
 const VALUE_BYTES_MAX: usize = 16;
@@ -111,11 +111,11 @@ impl Set {
 
 /// What a program has set on a socket.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Options {
+pub(crate) struct KeptOptions {
     set: Vec<Set>,
 }
 
-impl Options {
+impl KeptOptions {
     /// Bytes of a value that are looked at, whatever length a program says.
     pub(crate) const VALUE_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn values_are_checked_and_the_last_one_holds() {
-        let mut options = Options::default();
+        let mut options = KeptOptions::default();
         let mut int = |name, value: i32| options.note(libc::IPPROTO_TCP, name, &value.to_ne_bytes());
         assert_eq!(int(libc::TCP_NODELAY, 1), Ok(()));
         assert_eq!(int(libc::TCP_KEEPIDLE, 0), Err(libc::EINVAL));
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_linger_time_of_zero_alone_resets() {
         for (on, seconds, resets) in [(0, 0, false), (1, 0, true), (1, 5, false), (0, 5, false)] {
-            let mut options = Options::default();
+            let mut options = KeptOptions::default();
             let value = [i32::to_ne_bytes(on), i32::to_ne_bytes(seconds)].concat();
             options.note(libc::SOL_SOCKET, libc::SO_LINGER, &value).expect("eight bytes");
             assert_eq!(options.resets_on_close(), resets, "{on} {seconds}");
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_program_cannot_have_more_remembered_than_the_bound() {
-        let mut options = Options::default();
+        let mut options = KeptOptions::default();
         for name in 0..i32::try_from(SET_MAX).expect("few") {
             options.note(1000, name, &[0; 4]).expect("there is room");
         }
