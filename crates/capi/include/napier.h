@@ -70,7 +70,7 @@ int napier_engine_start(const struct napier_engine_options *options);
 int napier_engine_stop(int engine);
 
 /* Closes a handle of any kind, poisoned or not. A socket is closed, and leaves the contexts that it is in; a raw port hands its queue
- * back, with the frames that are held of it; a device stays in its engine until that is stopped; an engine is stopped.
+ * back, with the frames that are held of it; a stream with SO_LINGER and a time waits for its peer as close(2) does; a device stays in its engine until that is stopped; an engine is stopped.
  * Calls that are in progress on the handle end as if it were open, and what it stands for goes with the last of them.
  *
  * Threads: any. The number is given to something else late, so that a call on it finds EBADF.
@@ -111,7 +111,7 @@ struct napier_device_options {
 	uint32_t queues;
 	/* Slots of each ring, a power of two; 0: 1024. */
 	uint32_t ring_size;
-	/* Bytes of a frame, of AF_XDP those of a chunk; 0: 2048. */
+	/* Bytes of a frame, of AF_XDP those of a chunk; 0: 2048, of AF_XDP 4096 if the MTU needs it. */
 	uint32_t frame_bytes;
 	/* Ethernet address; all zero: one is made up, of an interface its own. */
 	uint8_t mac[6];
@@ -288,7 +288,8 @@ int napier_accept(int socket, struct sockaddr *address, socklen_t *len);
 int napier_accept4(int socket, struct sockaddr *address, socklen_t *len, int flags);
 
 /* As connect(2). A stream that does not block gives EINPROGRESS, and is writable when that has ended; SO_ERROR says how. One whose
- * connection failed is to be closed. A connect with AF_UNSPEC is refused.
+ * connection failed is to be closed. A connect with AF_UNSPEC is refused. One that blocks ends after the time of SO_SNDTIMEO, with
+ * ETIMEDOUT.
  *
  * Threads: any.
  *

@@ -30,7 +30,7 @@ pub struct NapierDeviceOptions {
     pub queues: u32,
     /// Slots of each ring, a power of two; 0: 1024.
     pub ring_size: u32,
-    /// Bytes of a frame, of AF_XDP those of a chunk; 0: 2048.
+    /// Bytes of a frame, of AF_XDP those of a chunk; 0: 2048, of AF_XDP 4096 if the MTU needs it.
     pub frame_bytes: u32,
     /// Ethernet address; all zero: one is made up, of an interface its own.
     pub mac: [u8; 6],
@@ -98,9 +98,6 @@ pub const NAPIER_XDP_NATIVE: u32 = 2;
 /// In the kernel's stack, with every driver.
 pub const NAPIER_XDP_GENERIC: u32 = 3;
 
-/// Bytes of a frame of AF_XDP that no packet can have (`XdpConfig::chunk_bytes`).
-const XDP_HEADROOM: usize = 256;
-
 /// Addresses of a device, most.
 const ADDRESSES_MAX: usize = 64;
 
@@ -118,6 +115,9 @@ impl Described {
     /// # Safety
     /// The texts of the options are NULL or end with a NUL.
     pub(crate) unsafe fn read(options: &NapierDeviceOptions, netns: &NetNs) -> Result<Self, Failure> {
+        if options.reserved != [0; 2] {
+            return Err(Failure::invalid("what is reserved is not zero"));
+        }
         // SAFETY: as the caller says.
         let name = unsafe { memory::needed_text(options.name, "the name of the device") }?.to_owned();
         // SAFETY: as the caller says.
@@ -200,12 +200,6 @@ impl Described {
         config.zero_copy = options.copy == 0;
         config.filter = if options.everything == 0 { XdpFilter::OwnAddresses } else { XdpFilter::Everything };
         Ok(config)
-    }
-
-    /// Bytes of the longest frame that an AF_XDP device certainly takes.
-    pub(crate) fn xdp_frame_bytes(&self) -> usize {
-        let chunk = if self.frame_bytes == 0 { 2048 } else { self.frame_bytes as usize };
-        chunk.saturating_sub(XDP_HEADROOM)
     }
 }
 

@@ -54,8 +54,6 @@ struct Made {
 pub(crate) struct DeviceObject {
     pub(crate) handle: DeviceHandle,
     pub(crate) engine: WeakEngine,
-    /// Bytes of the longest frame that can be sent on it.
-    pub(crate) frame_bytes: usize,
 }
 
 /// Where sockets are: a name space, and its engine.
@@ -94,13 +92,13 @@ impl EngineObject {
     }
 
     /// A device that was added, in the mode of the engine.
-    pub(crate) fn keep(&self, handle: DeviceHandle, frame_bytes: usize) -> Result<DeviceObject, Failure> {
+    pub(crate) fn keep(&self, handle: DeviceHandle) -> Result<DeviceObject, Failure> {
         let mut made = lock(&self.made);
         if let Some(mode) = made.mode {
             self.engine.set_mode(&handle, mode).map_err(|error| refused(&error))?;
         }
         made.devices.push(handle.clone());
-        Ok(DeviceObject { handle, engine: self.engine.downgrade(), frame_bytes })
+        Ok(DeviceObject { handle, engine: self.engine.downgrade() })
     }
 
     /// A new context, in the mode of the engine.

@@ -115,7 +115,8 @@ impl Port {
         let free = (0..NAPIER_FRAMES_HELD_MAX).rev().collect();
         // Relaxed: a number alone.
         let number = (NEXT.fetch_add(1, Ordering::Relaxed) & ((1 << PORT_BITS) - 1)) << PLACE_BITS;
-        let inner = Mutex::new(Inner { held, free, number, port, frame_bytes: device.frame_bytes });
+        let frame_bytes = port.port().frame_bytes();
+        let inner = Mutex::new(Inner { held, free, number, port, frame_bytes });
         Ok(Self { inner, engine: device.engine.clone() })
     }
 
@@ -265,7 +266,7 @@ impl Inner {
     unsafe fn send(&mut self, frame: &NapierFrame) -> FrameSent {
         let port = self.port.port();
         let len = frame.len as usize;
-        if len == 0 || len > self.frame_bytes {
+        if len == 0 || len > self.frame_bytes || frame.reserved != 0 {
             return FrameSent::Wrong;
         }
         if frame.token == 0 {

@@ -23,6 +23,8 @@ use crate::socket::PosixSocket;
 
 /// Bits of a place. The first number is beyond all descriptors that a process usually has.
 const PLACE_BITS: u32 = 17;
+/// Handles begin above what descriptors can be unless `fs.nr_open` was raised.
+const GENERATION_MIN: u32 = 1 << 4;
 const GENERATION_MAX: u32 = (1 << (31 - PLACE_BITS)) - 1;
 /// HandlePlaces that are made at one time, and how often.
 const CHUNK: usize = 1024;
@@ -207,14 +209,14 @@ impl HandlePlaces {
     fn next(&mut self) -> Option<(u32, u32)> {
         if self.used < 1 << PLACE_BITS && self.closed.len() <= REST {
             self.used += 1;
-            return Some((self.used - 1, 1));
+            return Some((self.used - 1, GENERATION_MIN));
         }
         self.closed.pop_front()
     }
 
     fn give_back(&mut self, number: u32) {
         let (place, generation) = (number & ((1 << PLACE_BITS) - 1), number >> PLACE_BITS);
-        self.closed.push_back((place, if generation == GENERATION_MAX { 1 } else { generation + 1 }));
+        self.closed.push_back((place, if generation == GENERATION_MAX { GENERATION_MIN } else { generation + 1 }));
     }
 }
 
@@ -285,16 +287,16 @@ mod tests {
         let mut places = HandlePlaces { used: 1, closed: VecDeque::new() };
         places.give_back(GENERATION_MAX << PLACE_BITS | 5);
         places.give_back(7 << PLACE_BITS | 6);
-        assert_eq!(places.closed, [(5, 1), (6, 8)]);
+        assert_eq!(places.closed, [(5, GENERATION_MIN), (6, 8)]);
     }
 
     #[test]
     fn there_is_a_last_number() {
         let mut places = HandlePlaces { used: (1 << PLACE_BITS) - 1, closed: VecDeque::new() };
-        assert_eq!(places.next(), Some(((1 << PLACE_BITS) - 1, 1)));
+        assert_eq!(places.next(), Some(((1 << PLACE_BITS) - 1, GENERATION_MIN)));
         assert_eq!(places.next(), None);
-        places.give_back(1 << PLACE_BITS);
-        assert_eq!(places.next(), Some((0, 2)));
+        places.give_back(GENERATION_MIN << PLACE_BITS);
+        assert_eq!(places.next(), Some((0, GENERATION_MIN + 1)));
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub(crate) enum EngineCommand {
 #[derive(Args)]
 pub(crate) struct StartArgs {
     /// Where packets come and go: xdp:INTERFACE (an interface of the kernel, by AF_XDP) or memif:SOCKET (a peer in another process)
-    #[arg(long, value_name = "DEVICE")]
-    dev: String,
+    #[arg(long = "over", alias = "dev", value_name = "DEVICE")]
+    over: String,
 
     #[command(flatten)]
     engine: EngineArgs,
@@ -74,10 +74,10 @@ pub(crate) fn run(command: &EngineCommand, interrupted: &AtomicBool) -> anyhow::
 }
 
 fn start(args: &StartArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let config = device(&args.dev, &args.ip, &args.engine, MemifRole::Server).map_err(Usage)?;
+    let config = device(&args.over, &args.ip, &args.engine, MemifRole::Server).map_err(Usage)?;
     if matches!(config.device, Device::Kernel { .. }) {
-        let how = "give --dev xdp:INTERFACE or memif:SOCKET; without an engine programs have the kernel's sockets as they are";
-        return Err(Usage(anyhow!("{} is no device of an engine: {how}", args.dev)).into());
+        let how = "give --over xdp:INTERFACE or memif:SOCKET; without an engine programs have the kernel's sockets as they are";
+        return Err(Usage(anyhow!("{} is no device of an engine: {how}", args.over)).into());
     }
     let name = args.name.clone().unwrap_or_else(|| name_of(&config.device));
     if !is_name(&name) {

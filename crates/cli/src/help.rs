@@ -69,11 +69,11 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         "engine start",
         &[
             (
-                "sudo napier engine start --dev xdp:eth1 --ip 192.0.2.10/24",
+                "sudo napier engine start --over xdp:eth1 --ip 192.0.2.10/24",
                 "an interface for programs that were not changed",
             ),
             (
-                "sudo napier engine start --dev xdp:eth1 --ip 192.0.2.10/24 --mode suspend20 --for-all-users",
+                "sudo napier engine start --over xdp:eth1 --ip 192.0.2.10/24 --mode suspend20 --for-all-users",
                 "in a mode, for all users",
             ),
         ],

@@ -36,7 +36,7 @@ const UNLIKE: &[(&str, &str)] = &[
     ("queues", "which queues of a card that is there, and how many of a device that is made or set"),
 ];
 
-/// What was spelled otherwise up to version 0.2, and is still taken: command, former name, name.
+/// What was spelled otherwise up to version 0.2, or is elsewhere, and is taken: command, former name, name.
 const FORMER: &[(&str, &str, &str)] = &[
     ("compare", "on", "dev"),
     ("compare", "flows", "connections"),
@@ -44,6 +44,7 @@ const FORMER: &[(&str, &str, &str)] = &[
     ("serve kv", "dev", "over"),
     ("serve kv", "connections", "max-connections"),
     ("load kv", "dev", "over"),
+    ("engine start", "dev", "over"),
     ("load kv", "load", "rate"),
     ("advise", "load", "rate"),
     ("advise", "cpu", "max-cpu"),

@@ -119,7 +119,7 @@ impl Memif {
         let span = |timeout: Duration| Span::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let until = timeout.map_or(Deadline::NEVER, |timeout| Deadline::after(Clock.now(), span(timeout)));
         loop {
-            let told = lock(&self.events).pop_front();
+            let told = self.next_event();
             if told.is_some() {
                 return told;
             }
@@ -130,9 +130,19 @@ impl Memif {
             });
             self.peers.as_mut().expect("there until the drop").turn(left.as_ref());
             if until.is_due(now) {
-                return lock(&self.events).pop_front();
+                return self.next_event();
             }
         }
+    }
+
+    /// While more is left to tell, the descriptor stays readable.
+    fn next_event(&self) -> Option<MemifEvent> {
+        let mut events = lock(&self.events);
+        let told = events.pop_front();
+        if !events.is_empty() {
+            self.channel.poll.wake();
+        }
+        told
     }
 }
 

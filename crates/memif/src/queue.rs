@@ -46,7 +46,10 @@ impl Errors {
     #[inline]
     fn note(&mut self, errors: u64) {
         if errors != self.told {
-            self.shared.index_errors.add_shared(errors - self.told);
+            // What a peer that is gone does to its memory is not the next one's doing.
+            if !self.shared.is_over() {
+                self.shared.index_errors.add_shared(errors - self.told);
+            }
             self.told = errors;
         }
     }

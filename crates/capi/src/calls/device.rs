@@ -28,8 +28,8 @@ unsafe fn described(engine: &EngineObject, options: *const NapierDeviceOptions) 
     unsafe { Described::read(&options, &netns) }
 }
 
-fn kept(engine: &EngineObject, device: DeviceHandle, frame_bytes: usize) -> Result<c_int, Failure> {
-    HANDLES.add(Object::Device(engine.keep(device, frame_bytes)?))
+fn kept(engine: &EngineObject, device: DeviceHandle) -> Result<c_int, Failure> {
+    HANDLES.add(Object::Device(engine.keep(device)?))
 }
 
 /// Adds a link: two devices in this process that are each other's peer, over shared memory. It has the queues, rings and frames of a.
@@ -55,9 +55,8 @@ pub unsafe extern "C" fn napier_add_link(
         let devices = unsafe { memory::array_mut(devices, 2, "devices") }?;
         let config = a.link();
         let (one, other) = engine.engine.add_link(&config, a.end, b.end)?;
-        let bytes = config.frame_bytes as usize;
-        let one = kept(engine, one, bytes)?;
-        let other = kept(engine, other, bytes).inspect_err(|_| drop(HANDLES.remove(one)))?;
+        let one = kept(engine, one)?;
+        let other = kept(engine, other).inspect_err(|_| drop(HANDLES.remove(one)))?;
         devices.copy_from_slice(&[one, other]);
         Ok(0)
     })
@@ -82,8 +81,7 @@ pub unsafe extern "C" fn napier_add_memif(
         let memif = unsafe { memory::options(memif) }?;
         // SAFETY: the caller's texts end.
         let config = unsafe { device.memif(&memif) }?;
-        let frame_bytes = config.frame_bytes as usize;
-        kept(engine, engine.engine.add_memif(config, device.end)?, frame_bytes)
+        kept(engine, engine.engine.add_memif(config, device.end)?)
     })
 }
 
@@ -108,8 +106,7 @@ pub unsafe extern "C" fn napier_add_xdp(
         let xdp = unsafe { memory::options(xdp) }?;
         // SAFETY: the caller's texts end.
         let config = unsafe { device.xdp(&xdp) }?;
-        let frame_bytes = device.xdp_frame_bytes();
-        kept(engine, engine.engine.add_xdp(&config, device.end)?, frame_bytes)
+        kept(engine, engine.engine.add_xdp(&config, device.end)?)
     })
 }
 

@@ -83,7 +83,8 @@ pub unsafe extern "C" fn napier_accept4(
 }
 
 /// As connect(2). A stream that does not block gives EINPROGRESS, and is writable when that has ended; SO_ERROR says how. One whose
-/// connection failed is to be closed. A connect with AF_UNSPEC is refused.
+/// connection failed is to be closed. A connect with AF_UNSPEC is refused. One that blocks ends after the time of SO_SNDTIMEO, with
+/// ETIMEDOUT.
 ///
 /// Threads: any.
 ///

@@ -213,9 +213,13 @@ impl PosixSocket {
             before: Mutex::new(before),
         };
         stream.set_nonblocking(nonblocking)?;
-        let mut own = accepted.before();
-        accepted.come_to_life(&mut own, Live::Stream(stream))?;
+        let (own, live) = (accepted.before(), Live::Stream(stream));
+        for setting in &own.settings {
+            // What the listener was allowed once and this thread is not is no reason to lose a connection.
+            let _ = live.apply(*setting, own.keep);
+        }
         drop(own);
+        accepted.live.set(live).map_err(|_| Failure::of(libc::EINVAL))?;
         Ok((accepted, peer))
     }
 
@@ -250,6 +254,13 @@ impl PosixSocket {
             let stream = builder.nonblocking(true).connect(&self.netns, peer)?;
             self.come_to_life(&mut before, Live::Stream(stream))?;
             return Err(Failure::of(libc::EINPROGRESS));
+        }
+        let limit = before.settings.iter().find_map(|setting| match setting {
+            SocketSetting::SendTime(time) => *time,
+            _ => None,
+        });
+        if let Some(limit) = limit {
+            builder = builder.connect_timeout(limit);
         }
         // Not under the lock: it waits.
         before.opening = true;

@@ -300,7 +300,8 @@ fn time(value: &[u8]) -> Result<Option<Duration>, Failure> {
 fn linger(value: &[u8]) -> Result<Option<Duration>, Failure> {
     let on = int(value)? != 0;
     let time = value.get(4..).map_or_else(|| Err(Failure::of(libc::EINVAL)), int)?;
-    Ok(on.then(|| Duration::from_secs(time.max(0).unsigned_abs().into())))
+    // A negative one is as good as for ever (`net/core/sock.c sk_setsockopt`).
+    Ok(on.then(|| u64::try_from(time).map_or(Duration::MAX, Duration::from_secs)))
 }
 
 #[cfg(test)]
@@ -324,6 +325,7 @@ mod tests {
             (socket, libc::SO_REUSEPORT, &[1], Ok(SocketSetting::ReusePort(true))),
             (socket, libc::SO_LINGER, &[1, 0], Ok(SocketSetting::Linger(Some(Duration::ZERO)))),
             (socket, libc::SO_LINGER, &[0, 5], Ok(SocketSetting::Linger(None))),
+            (socket, libc::SO_LINGER, &[1, -1], Ok(SocketSetting::Linger(Some(Duration::MAX)))),
             (socket, libc::SO_LINGER, &[1], Err(libc::EINVAL)),
             (
                 socket,

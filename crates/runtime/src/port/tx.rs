@@ -65,6 +65,11 @@ impl TxHome {
 }
 
 impl TxQueue {
+    /// Bytes of the longest packet.
+    pub(crate) const fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
     /// A queue for packets of at most `frame_bytes`.
     pub(crate) fn new(end: TxEnd, table: Arc<FrameTable>, frame_bytes: u32) -> Self {
         let (counters, tap) = (Arc::default(), Tap::new());

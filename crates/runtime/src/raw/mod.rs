@@ -256,6 +256,12 @@ impl RawPort {
         self.device.claim_tx(usize::from(self.queue)).queue.flush();
     }
 
+    /// Bytes of the longest frame that can be sent.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        self.device.claim_tx(usize::from(self.queue)).queue.frame_bytes()
+    }
+
     /// A second handle that only sends, for a thread beside the one that receives.
     #[must_use]
     pub fn sender(&self) -> RawSender {

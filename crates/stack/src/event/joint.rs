@@ -12,6 +12,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::event::context::EventContext;
+use crate::event::errors::WaitError;
 use crate::event::interest::{Event, Interest, Timeout};
 
 /// Of so many waits that find sockets one looks at the descriptors too, first: it is the one system call among them.
@@ -103,6 +104,9 @@ impl JointContext {
     /// # Errors
     /// As [`EventContext::wait`]: EINVAL if `events` is empty, ESHUTDOWN once the engine has stopped.
     pub fn wait(&self, events: &mut [Event], timeout: Timeout) -> io::Result<usize> {
+        if events.is_empty() {
+            return Err(WaitError::NoRoom.into());
+        }
         let timeout = if timeout == Timeout::After(Duration::ZERO) { Timeout::Now } else { timeout };
         let until = match timeout {
             Timeout::After(_) => timeout.span().map_or(Deadline::NEVER, |span| Deadline::after(Clock.now(), span)),

@@ -162,7 +162,9 @@ fn errors_are_those_of_a_wait() {
     let context: EventContext = engine.context();
     let joint = JointContext::new(context).unwrap();
     let refused = |events: &mut [Event]| joint.wait(events, Timeout::Never).unwrap_err().raw_os_error();
-    assert_eq!(refused(&mut []), Some(libc::EINVAL));
+    for _ in 0..3 {
+        assert_eq!(refused(&mut []), Some(libc::EINVAL));
+    }
     joint.context().state().engine_stops();
     assert_eq!(refused(&mut [Event::default()]), Some(libc::ESHUTDOWN));
 }

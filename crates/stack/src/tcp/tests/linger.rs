@@ -1,6 +1,6 @@
 //! How long closing waits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use napier_testkit::eventually;
 
@@ -40,8 +40,11 @@ fn a_reset_ends_the_wait() {
 #[test]
 fn after_its_time_it_ends_by_itself() {
     let (mut rig, _listener, stream, ours) = connected();
-    stream.set_linger(Some(Duration::from_millis(1))).unwrap();
+    let time = Duration::from_millis(50);
+    stream.set_linger(Some(time)).unwrap();
+    let begun = Instant::now();
     drop(stream);
+    assert!(begun.elapsed() >= time, "the peer has not acknowledged the end");
     assert!(sent(&rig).iter().any(|seen| seen.flags & flag::FIN != 0));
     rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));
     assert_eq!(rig.ns.counters().tcp_ext_tw, 1, "no reset");
