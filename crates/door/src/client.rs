@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use napier_linux::process::NotifierEnds;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use napier_linux::process::{NotifierEnds, peer_of};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, connect, recv, sendmsg, socket_with,
@@ -74,14 +74,14 @@ impl EngineAt {
         for which in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&socket, which, Some(PATIENCE)).map_err(io::Error::from)?;
         }
-        let peer = socket_peercred(&socket).map_err(io::Error::from)?;
-        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-            return Err(DoorError::Stranger(name, peer.uid.as_raw()));
+        let (pid, user) = peer_of(&socket)?;
+        if user != 0 && user != rustix::process::geteuid().as_raw() {
+            return Err(DoorError::Stranger(name, user));
         }
-        Ok(Self { socket, pid: peer.pid.as_raw_nonzero().get().unsigned_abs() })
+        Ok(Self { socket, pid })
     }
 
-    /// The engine's process.
+    /// The engine's process; 0 if it is not to be seen from this pid namespace, where no program can be started on it.
     #[must_use]
     pub const fn pid(&self) -> u32 {
         self.pid

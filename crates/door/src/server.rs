@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use napier_linux::process::{Notifier, NotifierEnds, wait_for_one};
+use napier_linux::process::{Notifier, NotifierEnds, peer_of, wait_for_one};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
@@ -195,20 +195,22 @@ impl Within {
                 return;
             }
         }
-        let own = rustix::process::geteuid();
-        let may = socket_peercred(client).is_ok_and(|peer| self.for_all_users || peer.uid == own || peer.uid.is_root());
+        let own = rustix::process::geteuid().as_raw();
+        let may = peer_of(client).is_ok_and(|(_, user)| self.for_all_users || user == own || user == 0);
         if !may {
             let why = "this engine serves programs of its own user and of root alone";
-            return say(client, &DoorReply::Refused(why.to_owned()));
+            let _ = say(client, &DoorReply::Refused(why.to_owned()));
+            return;
         }
         let Ok((request, fds)) = received(client) else { return };
-        match request {
+        // A client that does not read hears of nothing.
+        let _ = match request {
             DoorRequest::Serve { program } => match self.serve(program, fds, stop) {
                 Ok(()) => say(client, &DoorReply::Served),
                 Err(why) => say(client, &DoorReply::Refused(why)),
             },
             DoorRequest::Show => self.show(client),
-        }
+        };
     }
 
     /// Starts the thread of a program.
@@ -242,7 +244,8 @@ impl Within {
         })
     }
 
-    fn show(&self, client: &OwnedFd) {
+    /// Ends at the first part that the client does not take.
+    fn show(&self, client: &OwnedFd) -> io::Result<()> {
         let programs: Vec<_> = self.programs().iter().map(|(_, shown)| shown.clone()).collect();
         let mut all = DoorCounts::default();
         for shown in programs {
@@ -254,17 +257,17 @@ impl Within {
             all.add(&counts);
             // A view has at most 400 bytes.
             for part in sockets.chunks(PART_BYTES_MAX / 512) {
-                say(client, &DoorReply::Sockets(part.to_vec()));
+                say(client, &DoorReply::Sockets(part.to_vec()))?;
             }
         }
-        say(client, &DoorReply::Counts(all));
+        say(client, &DoorReply::Counts(all))
     }
 }
 
-/// Tells a client; it may be gone.
-fn say(client: &OwnedFd, answer: &DoorReply) {
-    let Ok(text) = serde_json::to_vec(answer) else { return };
-    let _ = send(client, &text, SendFlags::NOSIGNAL);
+/// Tells a client; it may be gone, or not read.
+fn say(client: &OwnedFd, answer: &DoorReply) -> io::Result<()> {
+    send(client, &serde_json::to_vec(answer)?, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// A request, and what came along.

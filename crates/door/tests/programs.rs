@@ -197,6 +197,45 @@ fn edge_triggered_epoll_and_addresses_are_as_with_the_kernel() {
 }
 
 #[test]
+fn a_level_triggered_listener_is_ready_as_long_as_connections_wait() {
+    let test = "a_level_triggered_listener_is_ready_as_long_as_connections_wait";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (server, _said) = stand.server(&["serve_when_told", "7005"]);
+    let streams: Vec<_> = (0..400).map(|_| stand.connect(7005).expect("connected")).collect();
+    eventually("all wait at the listener", || stand.sockets()[0].waiting == 400);
+    let told = Command::new("kill").args(["-USR1", &server.0.to_string()]).status().expect("it runs");
+    assert!(told.success());
+    for mut stream in streams {
+        stream.read_exact(&mut [0]).expect("it was accepted");
+    }
+}
+
+#[test]
+fn times_to_wait_go_along_with_a_socket() {
+    let test = "times_to_wait_go_along_with_a_socket";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (_server, mut said) = stand.program(&["serve_with_timeouts", "7006"]);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "ready True True\n");
+    let mut answer = String::new();
+    stand.connect(7006).expect("connected").read_to_string(&mut answer).expect("answered");
+    assert_eq!(answer, "True");
+}
+
+#[test]
+fn a_listener_whose_other_end_no_process_has_is_let_go() {
+    let test = "a_listener_whose_other_end_no_process_has_is_let_go";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (_ended, mut said) = stand.program(&["leaves_itself", "7007"]);
+    let mut all = String::new();
+    said.read_to_string(&mut all).expect("it speaks");
+    assert_eq!(all, "ready\n");
+    eventually("nothing is left", || stand.sockets().is_empty());
+    let (_server, _said) = stand.server(&["serve", "7007"]);
+}
+
+#[test]
 fn children_accept_from_a_listener_that_they_inherit() {
     let test = "children_accept_from_a_listener_that_they_inherit";
     let Some(stand) = Stand::new(test, None) else { return };
@@ -236,6 +275,8 @@ fn a_client_connects_waits_and_is_refused_as_with_the_kernel() {
     assert_eq!(stand.ended(&["reset", &port]), "ECONNRESET\n");
     serving.join().expect("served");
     assert_eq!(stand.ended(&["refused"]), "ECONNREFUSED\nENOTCONN\n".repeat(2));
+    assert_eq!(stand.ended(&["refused_later"]), "EINPROGRESS ECONNREFUSED ECONNABORTED\n");
+    assert_eq!(stand.ended(&["interrupted"]), "writable False\n");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 """What programs do with sockets, each by one word; run under `napier run --engine`, and by itself for comparison."""
-import errno, os, select, socket, struct, sys, threading, time
+import errno, os, select, signal, socket, struct, sys, threading, time
 
-OWN, PEER = '10.79.0.9', '10.79.0.2'
+OWN, PEER, MISSING = '10.79.0.9', '10.79.0.2', '10.79.0.77'
 
 
 def name(error):
@@ -78,6 +78,45 @@ def serve_by_children(port):
     time.sleep(600)
 
 
+def serve_when_told(port):
+    """One connection for each time that the listener is ready; none before the signal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    s = listener(port, 1024)
+    s.setblocking(False)
+    e = select.epoll()
+    e.register(s.fileno(), select.EPOLLIN)
+    print('ready', s.getsockname())
+    signal.sigwait([signal.SIGUSR1])
+    while True:
+        for _ in e.poll():
+            c, _ = s.accept()
+            c.sendall(b'x')
+            c.close()
+
+
+def serve_with_timeouts(port):
+    options = (socket.SO_RCVTIMEO, struct.pack('ll', 7, 0)), (socket.SO_SNDTIMEO, struct.pack('ll', 8, 0)), (socket.SO_RCVLOWAT, struct.pack('i', 3))
+    has_all = lambda s: all(s.getsockopt(socket.SOL_SOCKET, option, 16) == value for option, value in options)
+    s, kernel = listener(port), socket.socket()
+    for option, value in options:
+        s.setsockopt(socket.SOL_SOCKET, option, value)
+        kernel.setsockopt(socket.SOL_SOCKET, option, value)
+    try:
+        kernel.bind(('127.0.0.1', 0))
+    except OSError:
+        pass
+    print('ready', has_all(s), has_all(kernel))
+    c, _ = s.accept()
+    c.sendall(str(has_all(c)).encode())
+
+
+def leaves_itself(port):
+    """Its end of the listener lies in the listener's own queue."""
+    s = listener(port)
+    socket.send_fds(s, [b'x'], [s.fileno()])
+    print('ready')
+
+
 def ask(port):
     s = socket.create_connection((PEER, port))
     print(s.getpeername(), s.getsockname()[0])
@@ -97,7 +136,7 @@ def ask_later(port):
         e = select.epoll()
         code = s.connect_ex((PEER, at))
         e.register(s.fileno(), select.EPOLLOUT | select.EPOLLIN | select.EPOLLET)
-        print('connect', errno.errorcode[code], s.connect_ex((PEER, at)) in (errno.EALREADY, errno.EISCONN, errno.ECONNABORTED))
+        print('connect', errno.errorcode[code], at == 1 or s.connect_ex((PEER, at)) in (errno.EALREADY, errno.EISCONN))
         events = e.poll(20)
         print('events', bool(events), 'error', errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0))
         if at == port:
@@ -117,6 +156,38 @@ def refused():
             s.getpeername()
         except OSError as error:
             print(name(error))
+
+
+def refused_later():
+    s = socket.socket()
+    s.setblocking(False)
+    p = select.poll()
+    codes = [s.connect_ex((PEER, 1))]
+    p.register(s.fileno(), select.POLLOUT)
+    p.poll(20000)
+    codes += [s.connect_ex((PEER, 1)) for _ in range(2)]
+    print(*(errno.errorcode[code] for code in codes))
+
+
+def interrupted():
+    """A signal ends a call that waits, when its handshake is under way."""
+    s = socket.socket()
+
+    def wake():
+        while s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != b'\2':
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    def stop(*_):
+        raise InterruptedError
+
+    signal.signal(signal.SIGUSR1, stop)
+    threading.Thread(target=wake, daemon=True).start()
+    try:
+        s.connect((MISSING, 1))
+        print('connected')
+    except InterruptedError:
+        print('writable', bool(select.select([], [s], [], 0)[1]))
 
 
 def reset(port):

@@ -1,6 +1,7 @@
 //! Listeners: connections that wait, and calls that wait for connections.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 use napier_linux::process::{HeldSocketCall, SocketCall};
 use napier_runtime::socket::TcpStream;
@@ -21,6 +22,17 @@ enum Delivered {
     No(TcpStream),
 }
 
+impl Listening {
+    /// Writes a byte for each connection that waits, as far as the pair has room: it is readable while one waits. If the program has closed that
+    /// half it hears of none.
+    fn announce_to(&mut self, own: impl AsFd) {
+        while self.announced < self.waiting.len() && send(&own, b"c", SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
+        {
+            self.announced += 1;
+        }
+    }
+}
+
 impl ServedProgram<'_> {
     pub(super) fn accept(&mut self, about: About) {
         let (token, held, blocks) = (about.token, about.held, about.blocks());
@@ -33,8 +45,11 @@ impl ServedProgram<'_> {
         self.take_connections(token);
         let Some(listening) = self.listening(token) else { return self.answer(held, Err(libc::EINVAL)) };
         if let Some((stream, peer)) = listening.waiting.pop_front() {
-            // Before the call returns: what the program looks at then is not readable for the sake of this one.
-            let _ = recv(&about.copy, &mut [0_u8; 1], RecvFlags::DONTWAIT);
+            if listening.announced > listening.waiting.len() {
+                listening.announced -= 1;
+                // Before the call returns: what the program looks at then is not readable for the sake of this one.
+                let _ = recv(&about.copy, &mut [0_u8; 1], RecvFlags::DONTWAIT);
+            }
             drop(about.copy);
             if let Delivered::No(stream) = self.deliver(token, held, stream, peer) {
                 self.put_back(token, stream, peer);
@@ -94,8 +109,7 @@ impl ServedProgram<'_> {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Listener(listening) = &mut socket.behind else { return };
         listening.waiting.push_back((stream, peer));
-        // It has room for a backlog of bytes, unless the program has closed that half: then it will hear of none.
-        let _ = send(&socket.own, b"c", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        listening.announce_to(&socket.own);
         self.show(token);
     }
 
@@ -103,7 +117,7 @@ impl ServedProgram<'_> {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Listener(listening) = &mut socket.behind else { return };
         listening.waiting.push_front((stream, peer));
-        let _ = send(&socket.own, b"c", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        listening.announce_to(&socket.own);
     }
 
     /// Gives a connection to a call.
@@ -121,7 +135,7 @@ impl ServedProgram<'_> {
         if self.sockets.is_full() {
             self.counts.over_limit += 1;
             self.answer(held, Err(libc::ENFILE));
-            return Delivered::Yes;
+            return Delivered::No(stream);
         }
         let (theirs, own, inode) = match pair() {
             Ok(made) => made,
@@ -131,6 +145,7 @@ impl ServedProgram<'_> {
             }
         };
         options.apply(&stream);
+        options.apply_to_pair(&theirs);
         if let Err(error) = self.write_address(&held, peer, is_v6) {
             self.answer(held, Err(error));
             return if error == libc::EINTR { Delivered::No(stream) } else { Delivered::Yes };

@@ -9,7 +9,7 @@ use napier_runtime::socket::{ReusePort, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::ServedProgram;
-use super::socket::{Behind, Listening, ProgramSocket, inode, pair};
+use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::rules::options::KeptOptions;
 use crate::rules::reach::Whose;
@@ -18,8 +18,6 @@ use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 /// Connections that may wait in the engine, whatever a program asks for; as many as it asks for wait here, within bounds.
 const ENGINE_BACKLOG: usize = 256;
 const BACKLOG_MAX: i32 = 4096;
-/// Ports below this are for those that may bind services. Source: `net/ipv4/af_inet.c inet_bind`, `ip_unprivileged_port_start`.
-const SERVICE_PORTS: u16 = 1024;
 
 /// A call, the socket it is about, and a copy of the program's end, which must not outlive the answer.
 pub(super) struct About {
@@ -32,6 +30,11 @@ impl About {
     pub(super) fn blocks(&self) -> bool {
         !fcntl_getfl(&self.copy).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
+}
+
+/// Whether this process lacks something: descriptors or memory.
+fn is_lack(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 impl ServedProgram<'_> {
@@ -63,9 +66,18 @@ impl ServedProgram<'_> {
         if !self.notifier.is_waiting(&held) {
             return None;
         }
-        let Ok((inode, copy)) = found else {
-            self.leave_to_kernel(held);
-            return None;
+        let (inode, copy) = match found {
+            Ok(found) => found,
+            // Whose it is, is not known.
+            Err(error) if is_lack(&error) => {
+                self.counts.over_limit += 1;
+                self.answer(held, Err(libc::ENOBUFS));
+                return None;
+            }
+            Err(_) => {
+                self.leave_to_kernel(held);
+                return None;
+            }
         };
         let Some(token) = self.sockets.of_inode(inode) else {
             self.about_failed(held, inode);
@@ -84,14 +96,18 @@ impl ServedProgram<'_> {
     }
 
     /// A call about a socket that is gone from here.
-    fn about_failed(&mut self, held: HeldSocketCall, inode: u64) {
+    fn about_failed(&mut self, held: HeldSocketCall, inode: Inode) {
         let is_error = (held.int(1), held.int(2)) == (libc::SOL_SOCKET, libc::SO_ERROR);
         match held.what {
             Some(SocketCall::GetSockOpt) if is_error && self.errors.has(inode) => {
                 let error = self.errors.take(inode);
                 self.tell_option(held, &error.to_ne_bytes());
             }
-            Some(SocketCall::Connect) if self.errors.has(inode) => self.answer(held, Err(libc::ECONNABORTED)),
+            Some(SocketCall::Connect) if self.errors.has(inode) => {
+                // Source: `net/ipv4/af_inet.c` `__inet_stream_connect`.
+                let error = self.errors.take(inode);
+                self.answer(held, Err(if error == 0 { libc::ECONNABORTED } else { error }));
+            }
             Some(SocketCall::GetPeerName) if self.errors.has(inode) => self.answer(held, Err(libc::ENOTCONN)),
             _ => self.leave_to_kernel(held),
         }
@@ -187,7 +203,7 @@ impl ServedProgram<'_> {
         };
         match verdict(stage, AskedOfSocket::Bind(self.offer.reach.of_own(address.ip()))) {
             Verdict::Act => {
-                let result = self.place(token, address, held.tid());
+                let result = self.place(token, address, &held);
                 drop(about.copy);
                 self.answer_of(token, held, result.map(|()| 0));
                 self.show(token);
@@ -199,9 +215,16 @@ impl ServedProgram<'_> {
     }
 
     /// Takes a place for a socket.
-    fn place(&mut self, token: u64, address: SocketAddr, tid: u32) -> Result<(), i32> {
-        if (1..SERVICE_PORTS).contains(&address.port()) && !Notifier::may_bind_service(tid) {
-            return Err(libc::EACCES);
+    fn place(&mut self, token: u64, address: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
+        // Source: `net/ipv4/af_inet.c` `__inet_bind`.
+        if address.port() != 0 && address.port() < Notifier::unprivileged_ports() {
+            let may = Notifier::may_bind_service(held.tid());
+            if !self.notifier.is_waiting(held) {
+                return Err(libc::EINTR);
+            }
+            if !may {
+                return Err(libc::EACCES);
+            }
         }
         let listener = match self.listener(token, address) {
             // The program may have closed what has the place, and this thread not have heard of it.
@@ -245,7 +268,7 @@ impl ServedProgram<'_> {
         }
         if stage == Stage::Fresh {
             let any = if is_v6 { SocketAddr::from(([0_u16; 8], 0)) } else { SocketAddr::from(([0; 4], 0)) };
-            if let Err(error) = self.place(token, any, held.tid()) {
+            if let Err(error) = self.place(token, any, &held) {
                 return self.answer(held, Err(error));
             }
         }
@@ -261,8 +284,13 @@ impl ServedProgram<'_> {
         match std::mem::replace(&mut socket.behind, Behind::Nothing) {
             Behind::Place { listener, .. } => {
                 let watched = self.context.add(&listener, super::connect::WATCHED, token);
-                let listening =
-                    Listening { listener, backlog: wanted, waiting: Default::default(), accepts: Default::default() };
+                let listening = Listening {
+                    listener,
+                    backlog: wanted,
+                    waiting: Default::default(),
+                    announced: 0,
+                    accepts: Default::default(),
+                };
                 socket.behind = Behind::Listener(Box::new(listening));
                 watched.map_err(|_| libc::ENOBUFS)
             }

@@ -68,7 +68,8 @@ impl ServedProgram<'_> {
         }
         // What the program wrote before has no reader; what it cannot write now keeps it from being told that it could.
         Self::drain(&socket.own, usize::MAX, &mut self.scratch);
-        let filled = if blocks { 0 } else { Self::fill(&about.copy) };
+        // That holds for a call that waits, too: a signal may end it.
+        let filled = Self::fill(&about.copy);
         socket.behind = Behind::Handshake { stream, filled, waits: Vec::new() };
         drop(about.copy);
         if blocks {
@@ -126,11 +127,17 @@ impl ServedProgram<'_> {
         };
         let error = error.raw_os_error().unwrap_or(libc::ECONNREFUSED);
         drop(stream);
-        waits.into_iter().for_each(|held| self.answer(held, Err(error)));
-        if filled > 0 {
-            self.fail(token, error);
-        } else {
-            self.show(token);
+        let mut is_told = false;
+        for held in waits {
+            is_told |= self.is_heard(held, Err(error));
         }
+        if !is_told {
+            return self.fail(token, error);
+        }
+        // The socket is as good as new.
+        if let Some(socket) = self.sockets.get(token) {
+            Self::drain(&socket.own, filled, &mut self.scratch);
+        }
+        self.show(token);
     }
 }

@@ -62,6 +62,7 @@ pub(crate) fn serve(offer: &Arc<Offer>, name: &str, mut notifier: Notifier, show
         let mut served = ServedProgram::new(offer, name, &mut notifier, shown, stop)?;
         served.run()
     }));
+    notifier.let_kept_go_on();
     if !matches!(served, Ok(Ok(()))) {
         let_all_go_on(&mut notifier, stop);
     }
@@ -69,7 +70,6 @@ pub(crate) fn serve(offer: &Arc<Offer>, name: &str, mut notifier: Notifier, show
 
 /// What is left of the program goes on with the kernel's sockets: a call without an answer would wait for ever.
 fn let_all_go_on(notifier: &mut Notifier, stop: &OwnedFd) {
-    notifier.let_kept_go_on();
     loop {
         match notifier.receive() {
             Ok(Some(held)) => drop(notifier.go_on(held)),
@@ -155,17 +155,24 @@ impl<'n> ServedProgram<'n> {
 
     /// Answers a call of no socket in particular.
     fn answer(&mut self, held: HeldSocketCall, result: Result<i32, i32>) {
-        match self.notifier.answer(held, result) {
-            Ok(Given::Gone) => self.counts.unheard += 1,
-            Ok(Given::Heard(_) | Given::Refused(_)) | Err(_) => {}
-        }
+        self.is_heard(held, result);
+    }
+
+    /// Answers such a call; whether the program has the answer.
+    fn is_heard(&mut self, held: HeldSocketCall, result: Result<i32, i32>) -> bool {
+        let given = self.notifier.answer(held, result);
+        self.counts.unheard += u64::from(matches!(given, Ok(Given::Gone)));
+        matches!(given, Ok(Given::Heard(_)))
     }
 
     /// Answers a call that has changed a socket: one that is made again because the program did not hear that gets the same answer.
     fn answer_of(&mut self, token: u64, held: HeldSocketCall, result: Result<i32, i32>) {
         if let Ok(Given::Gone) = self.notifier.answer(held, result) {
             self.counts.unheard += 1;
-            if let Some(socket) = self.sockets.get(token) {
+            // What did not act is done when the call is made again.
+            if result != Err(libc::EINTR)
+                && let Some(socket) = self.sockets.get(token)
+            {
                 socket.unheard = Some((held, result));
             }
         }

@@ -1,9 +1,10 @@
 //! Names and options of sockets.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use napier_linux::process::HeldSocketCall;
+use napier_linux::process::{HeldSocketCall, Notifier};
 use napier_runtime::socket::{SocketOption, TcpInfo, TcpStream};
 
 use super::ServedProgram;
@@ -20,6 +21,14 @@ const RCVBUF_BYTES: i32 = 131_072;
 const INFO_BYTES: usize = 104;
 
 impl KeptOptions {
+    /// Sets on another pair's end what was set on that of this socket.
+    pub(super) fn apply_to_pair(&self, theirs: &OwnedFd) {
+        for set in self.all().iter().filter(|set| rule(set.level, set.name) == OptionRule::OfPair) {
+            // The other end took it.
+            let _ = Notifier::set_option(theirs, set.level, set.name, set.value());
+        }
+    }
+
     /// Sets on a connection what was set on its socket.
     pub(super) fn apply(&self, stream: &TcpStream) {
         // Values were checked when they were set; what the connection does not take is left as it is by default.
@@ -65,30 +74,20 @@ impl ServedProgram<'_> {
         if at == 0 {
             return Ok(());
         }
-        let mut room = [0; 4];
-        self.notifier.read(held, len_at, &mut room).map_err(|_| libc::EFAULT)?;
-        let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| libc::EINVAL)?;
         let (bytes, len) = address::write(address, is_v6);
-        // What is written goes to the process that waited when its memory was read.
-        if !self.notifier.is_waiting(held) {
-            return Err(libc::EINTR);
-        }
-        let whole = i32::try_from(len).expect("an address is short").to_ne_bytes();
-        self.notifier.write(held, at, &bytes[..len.min(room)]).map_err(|_| libc::EFAULT)?;
-        self.notifier.write(held, len_at, &whole).map_err(|_| libc::EFAULT)
+        self.write_with_len(held, (at, &bytes[..len]), len_at, |_| len)
     }
 
     pub(super) fn set_option(&mut self, about: &About) {
         let held = about.held;
         let (level, name, len) = (held.int(1), held.int(2), held.int(4));
         match rule(level, name) {
-            OptionRule::OfPair => return self.leave_to_kernel(held),
             OptionRule::Refuse(error) => {
                 self.counts.options_refused += 1;
                 return self.answer(held, Err(error));
             }
             OptionRule::Told => return self.answer(held, Err(libc::ENOPROTOOPT)),
-            OptionRule::Engine | OptionRule::Kept => {}
+            OptionRule::OfPair | OptionRule::Engine | OptionRule::Kept => {}
         }
         let Ok(len) = usize::try_from(len) else { return self.answer(held, Err(libc::EINVAL)) };
         let mut value = [0; KeptOptions::VALUE_BYTES_MAX];
@@ -100,6 +99,12 @@ impl ServedProgram<'_> {
         if !self.notifier.is_waiting(&held) {
             return;
         }
+        if rule(level, name) == OptionRule::OfPair
+            && let Err(error) = Notifier::set_option(&about.copy, level, name, value)
+        {
+            return self.answer(held, Err(error.raw_os_error().unwrap_or(libc::EINVAL)));
+        }
+        // Those of the pair, too: they go along with what comes from this socket.
         let socket = self.sockets.get(about.token).expect("it was found");
         let noted = socket.options.note(level, name, value);
         if noted.is_ok()
@@ -150,21 +155,34 @@ impl ServedProgram<'_> {
 
     /// Answers `getsockopt` with a value, cut to the room that the program has for it.
     pub(super) fn tell_option(&mut self, held: HeldSocketCall, value: &[u8]) {
-        let written = self.write_option(&held, value);
+        let written = self.write_with_len(&held, (held.argument(3), value), held.argument(4), |count| count);
         self.answer(held, written.map(|()| 0));
     }
 
-    fn write_option(&mut self, held: &HeldSocketCall, value: &[u8]) -> Result<(), i32> {
+    /// Writes a value, cut to the room that the int at `len_at` gives, and there what is told of so many bytes. `EINTR`: the call does not wait
+    /// any more, and what it would have had is another's.
+    fn write_with_len(
+        &self,
+        held: &HeldSocketCall,
+        (at, value): (u64, &[u8]),
+        len_at: u64,
+        told: impl Fn(usize) -> usize,
+    ) -> Result<(), i32> {
         let mut room = [0; 4];
-        self.notifier.read(held, held.argument(4), &mut room).map_err(|_| libc::EFAULT)?;
+        let read = self.notifier.read(held, len_at, &mut room);
+        // What was read was of the thread whose memory this is.
+        let memory = self.notifier.memory_of(held).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINTR) => libc::EINTR,
+            _ => libc::EFAULT,
+        })?;
+        read.map_err(|_| libc::EFAULT)?;
         let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| libc::EINVAL)?;
-        if !self.notifier.is_waiting(held) {
-            return Err(libc::EINTR);
-        }
         let count = value.len().min(room);
-        self.notifier.write(held, held.argument(3), &value[..count]).map_err(|_| libc::EFAULT)?;
-        let count = i32::try_from(count).expect("values are short").to_ne_bytes();
-        self.notifier.write(held, held.argument(4), &count).map_err(|_| libc::EFAULT)
+        let len = i32::try_from(told(count)).expect("values are short").to_ne_bytes();
+        let written = memory.write(at, &value[..count]).and_then(|()| memory.write(len_at, &len));
+        // The memory of a process that has ended meanwhile takes nothing.
+        let error = if self.notifier.is_waiting(held) { libc::EFAULT } else { libc::EINTR };
+        written.map_err(|_| error)
     }
 }
 

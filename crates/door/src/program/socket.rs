@@ -40,8 +40,9 @@ pub(super) struct Listening {
     pub(super) listener: TcpListener,
     /// Connections that may wait here.
     pub(super) backlog: usize,
-    /// For each of them one byte is in the pair.
     pub(super) waiting: VecDeque<(TcpStream, SocketAddr)>,
+    /// Bytes in the pair, one for each of the first of them: it has room for a few hundred, so at most as many as wait.
+    pub(super) announced: usize,
     /// `accept` calls without a connection yet, the oldest first.
     pub(super) accepts: VecDeque<HeldSocketCall>,
 }
@@ -50,7 +51,7 @@ pub(super) struct Listening {
 pub(super) struct ProgramSocket {
     /// The engine's end of the pair.
     pub(super) own: OwnedFd,
-    pub(super) inode: u64,
+    pub(super) inode: Inode,
     pub(super) is_v6: bool,
     pub(super) options: KeptOptions,
     pub(super) behind: Behind,
@@ -91,15 +92,19 @@ impl ProgramSocket {
 }
 
 /// A new pair: the program's end, the engine's, and the inode of the former.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, u64)> {
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, Inode)> {
     let (theirs, own) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let inode = inode(&theirs)?;
     Ok((theirs, own, inode))
 }
 
+/// File system and number of an inode.
+pub(super) type Inode = (u64, u64);
+
 /// The inode of an open file; sockets have numbers of a counter, so none is another's soon. Source: `fs/inode.c get_next_ino`.
-pub(super) fn inode(file: impl AsFd) -> io::Result<u64> {
-    Ok(rustix::fs::fstat(file)?.st_ino)
+pub(super) fn inode(file: impl AsFd) -> io::Result<Inode> {
+    let found = rustix::fs::fstat(file)?;
+    Ok((found.st_dev, found.st_ino))
 }
 
 /// The sockets by token: place and generation, so that an event of one that is gone reaches no other.
@@ -107,7 +112,7 @@ pub(super) fn inode(file: impl AsFd) -> io::Result<u64> {
 pub(super) struct Sockets {
     places: Vec<(u32, Option<ProgramSocket>)>,
     free: Vec<u32>,
-    by_inode: HashMap<u64, u64>,
+    by_inode: HashMap<Inode, u64>,
 }
 
 impl Sockets {
@@ -137,7 +142,7 @@ impl Sockets {
         if u64::from(place.0) == token >> 32 { place.1.as_mut() } else { None }
     }
 
-    pub(super) fn of_inode(&self, inode: u64) -> Option<u64> {
+    pub(super) fn of_inode(&self, inode: Inode) -> Option<u64> {
         self.by_inode.get(&inode).copied()
     }
 
@@ -155,25 +160,25 @@ impl Sockets {
         Some(socket)
     }
 
-    /// The tokens of all that have a port without a connection.
-    pub(super) fn places(&self) -> Vec<u64> {
-        let has_place = |socket: &ProgramSocket| matches!(socket.behind, Behind::Place { .. } | Behind::Listener(_));
+    /// The tokens of all without a connection.
+    pub(super) fn unconnected(&self) -> Vec<u64> {
+        let is_one = |socket: &ProgramSocket| !matches!(socket.behind, Behind::Connection(_));
         let all = self.by_inode.values().copied();
-        all.filter(|token| self.places[*token as u32 as usize].1.as_ref().is_some_and(has_place)).collect()
+        all.filter(|token| self.places[*token as u32 as usize].1.as_ref().is_some_and(is_one)).collect()
     }
 }
 
 /// Errors of sockets that are gone, for the program's next question: the last few.
 #[derive(Default)]
 pub(super) struct LastErrors {
-    errors: VecDeque<(u64, i32)>,
+    errors: VecDeque<(Inode, i32)>,
 }
 
 impl LastErrors {
     /// Older ones are forgotten.
     const MAX: usize = 256;
 
-    pub(super) fn put(&mut self, inode: u64, error: i32) {
+    pub(super) fn put(&mut self, inode: Inode, error: i32) {
         if self.errors.len() >= Self::MAX {
             self.errors.pop_front();
         }
@@ -181,12 +186,12 @@ impl LastErrors {
     }
 
     /// Whether there is one, which stays.
-    pub(super) fn has(&self, inode: u64) -> bool {
+    pub(super) fn has(&self, inode: Inode) -> bool {
         self.errors.iter().any(|(of, _)| *of == inode)
     }
 
     /// The error, told once: 0 from then on.
-    pub(super) fn take(&mut self, inode: u64) -> i32 {
+    pub(super) fn take(&mut self, inode: Inode) -> i32 {
         let found = self.errors.iter_mut().find(|(of, _)| *of == inode);
         found.map_or(0, |(_, error)| std::mem::take(error))
     }
@@ -226,9 +231,9 @@ mod tests {
     fn an_error_is_told_once_and_the_oldest_is_forgotten() {
         let mut errors = LastErrors::default();
         for inode in 0..=LastErrors::MAX as u64 {
-            errors.put(inode, libc::ECONNREFUSED);
+            errors.put((0, inode), libc::ECONNREFUSED);
         }
-        assert!(!errors.has(0) && errors.has(1));
-        assert_eq!([errors.take(1), errors.take(1), errors.take(0)], [libc::ECONNREFUSED, 0, 0]);
+        assert!(!errors.has((0, 0)) && errors.has((0, 1)) && !errors.has((1, 1)));
+        assert_eq!([(0, 1), (0, 1), (0, 0)].map(|inode| errors.take(inode)), [libc::ECONNREFUSED, 0, 0]);
     }
 }

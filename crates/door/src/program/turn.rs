@@ -56,6 +56,8 @@ impl ServedProgram<'_> {
                             self.is_over = true;
                             // It would be ready for ever.
                             epoll::delete(&self.epoll, &*self.notifier)?;
+                            // No process is left that could make a call on them, whoever has their other ends.
+                            self.sockets.unconnected().into_iter().for_each(|token| self.remove(token));
                         }
                     }
                     token => self.pair_event(token, flags),
@@ -189,7 +191,7 @@ impl ServedProgram<'_> {
 
     /// Lets go what the program has closed and this thread has not heard of, before an address is said to be in use.
     pub(super) fn look_for_closed(&mut self) {
-        for token in self.sockets.places() {
+        for token in self.sockets.unconnected() {
             if self.sockets.get(token).is_some_and(|socket| Self::is_closed(&socket.own)) {
                 self.remove(token);
             }

@@ -15,7 +15,7 @@ const KEEP_PROBES: i32 = 9;
 /// Whose an option is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OptionRule {
-    /// The pair's: the call goes on.
+    /// The pair's, which has it; an accepted socket and one of the kernel get it, too.
     OfPair,
     /// The connection in the engine has it.
     Engine,

@@ -31,7 +31,7 @@ pub use crate::descriptors::{
 };
 pub use child::{Ended, Program};
 pub use met::{Library, LibraryCounts, Meeting, library_in};
-pub use notifier::{Given, HeldSocketCall, Notifier, NotifierEnds, SocketCall};
+pub use notifier::{CallMemory, Given, HeldSocketCall, Notifier, NotifierEnds, SocketCall};
 pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be};
 pub use roots::Roots;
 pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
@@ -42,6 +42,15 @@ pub use watcher::{MissedRing, Scan, Watcher};
 /// The former name, for one version.
 #[deprecated(note = "it is `HeldCall`")]
 pub type Held = HeldCall;
+
+/// Process and user at the other end of a Unix socket; 0 for a process that is not to be seen from this pid namespace. Source: `unix(7)`,
+/// `SO_PEERCRED`.
+///
+/// # Errors
+/// As `getsockopt(2)`.
+pub fn peer_of(socket: impl std::os::fd::AsFd) -> std::io::Result<(u32, u32)> {
+    crate::sys::peer(socket.as_fd())
+}
 
 /// The file of this program, for a child of the same version: also where an upgrade has put another file in its place since it
 /// was started. Source: `proc_pid_exe(5)`.

@@ -8,10 +8,10 @@
 //! Nothing that is read here may be believed: the memory of the program may change between two looks, its thread may have ended and its number be
 //! another's. So whatever was read for a call counts only if [`Notifier::is_waiting`] says so afterwards.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -24,6 +24,10 @@ use crate::sys::seccomp::{self, Call};
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 /// `CAP_NET_BIND_SERVICE`. Source: `include/uapi/linux/capability.h`.
 const CAP_NET_BIND_SERVICE: u32 = 10;
+/// What a notification descriptor is by its link. Source: `kernel/seccomp.c init_listener`.
+const LISTENER_LINK: &str = "anon_inode:seccomp notify";
+/// The least port that needs no capability, where the kernel does not say. Source: `include/net/sock.h PROT_SOCK`.
+const SERVICE_PORTS: u16 = 1024;
 
 /// What has to reach the process that answers: both go to [`Notifier::new`].
 #[derive(Debug)]
@@ -150,8 +154,12 @@ impl Notifier {
     /// Takes over what [`Program::start_held`](super::Program::start_held) gave.
     ///
     /// # Errors
-    /// `EINVAL`: the page is none, or could shrink.
+    /// `InvalidInput`: the one is no notification descriptor, or the page is none or could shrink.
     pub fn new(ends: NotifierEnds) -> io::Result<Self> {
+        let link = fs::read_link(format!("/proc/self/fd/{}", ends.listener.as_raw_fd()))?;
+        if link.as_os_str() != LISTENER_LINK {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "what came along holds no calls"));
+        }
         let unanswered = Unanswered::map(&ends.page)?;
         Ok(Self {
             listener: ends.listener,
@@ -167,7 +175,10 @@ impl Notifier {
     /// `EOF`: no process has the filter any more, so none will come.
     pub fn receive(&mut self) -> io::Result<Option<HeldSocketCall>> {
         let mut asked = [PollFd::new(&self.listener, PollFlags::IN)];
-        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Err(rustix::io::Errno::INTR) => return Ok(None),
+            polled => polled?,
+        };
         let found = asked[0].revents();
         if found.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -289,21 +300,24 @@ impl Notifier {
         all(held::read_memory(held.call.tid, address, into)?, wanted)
     }
 
-    /// Writes memory of the thread that makes a call.
+    /// The memory of the thread that makes a call, to be written: it is that one's, and no other's that has got its number, for as long as this
+    /// lives.
     ///
     /// # Errors
-    /// `EFAULT` unless all of it is there.
-    pub fn write(&self, held: &HeldSocketCall, address: u64, from: &[u8]) -> io::Result<()> {
-        all(held::write_memory(held.call.tid, address, from)?, from.len())
+    /// `EINTR`: the call does not wait any more; `EACCES`: this process may not look at it (`ptrace(2)`).
+    pub fn memory_of(&self, held: &HeldSocketCall) -> io::Result<CallMemory> {
+        let opened = File::options().write(true).open(format!("/proc/{}/mem", held.call.tid));
+        // After it is open: what was opened is of the thread that waits.
+        if !self.is_waiting(held) {
+            return Err(io::Error::from_raw_os_error(libc::EINTR));
+        }
+        opened.map(CallMemory)
     }
 
     /// Whether a thread is in the network namespace of the one that asks.
     #[must_use]
     pub fn is_in_this_namespace(tid: u32) -> bool {
-        let namespace =
-            |who: String| fs::metadata(format!("/proc/{who}/ns/net")).ok().map(|file| (file.dev(), file.ino()));
-        let own = namespace("thread-self".to_owned());
-        own.is_some() && namespace(tid.to_string()) == own
+        shares_namespace(tid, "net")
     }
 
     /// The process that a thread belongs to; `None` if it has ended.
@@ -312,9 +326,20 @@ impl Notifier {
         number(&status(tid)?, "Tgid:", 0)
     }
 
-    /// Whether a thread may bind ports below 1024.
+    /// The least port that needs no capability in the network namespace of the one that asks.
+    #[must_use]
+    pub fn unprivileged_ports() -> u16 {
+        let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+        said.ok().and_then(|said| said.trim().parse().ok()).unwrap_or(SERVICE_PORTS)
+    }
+
+    /// Whether a thread may bind ports below [`unprivileged_ports`](Self::unprivileged_ports): it has the capability in the user namespace of the
+    /// one that asks. In one of its own any thread has it. It counts if the call still waits afterwards.
     #[must_use]
     pub fn may_bind_service(tid: u32) -> bool {
+        if !shares_namespace(tid, "user") {
+            return false;
+        }
         let status = status(tid).unwrap_or_default();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
@@ -350,6 +375,28 @@ impl Notifier {
     }
 }
 
+/// The memory of a thread whose call is held; see [`Notifier::memory_of`].
+#[derive(Debug)]
+pub struct CallMemory(File);
+
+impl CallMemory {
+    /// Writes there.
+    ///
+    /// # Errors
+    /// `EFAULT` unless all of it is there.
+    pub fn write(&self, address: u64, from: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(from, address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))
+    }
+}
+
+/// Whether a thread and the one that asks are in one namespace of a kind; false if it cannot be seen.
+fn shares_namespace(tid: u32, kind: &str) -> bool {
+    let namespace =
+        |who: &str| fs::metadata(format!("/proc/{who}/ns/{kind}")).map(|file| (file.dev(), file.ino())).ok();
+    let own = namespace("thread-self");
+    own.is_some() && namespace(&tid.to_string()) == own
+}
+
 fn all(count: usize, wanted: usize) -> io::Result<()> {
     if count == wanted { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
 }
@@ -364,5 +411,58 @@ const fn given(told: held::AnswerHeard) -> Given {
 impl AsFd for Notifier {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_no_calls_is_refused() {
+        let listener = File::open("/dev/null").expect("it is there").into();
+        let page = held::Unanswered::make().expect("a file");
+        let refused = Notifier::new(NotifierEnds { listener, page }).expect_err("it is no notification descriptor");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn memory_is_written_where_it_is() {
+        let mut cell = [1_u8, 2, 3];
+        let memory = CallMemory(File::options().write(true).open("/proc/self/mem").expect("own memory"));
+        memory.write(cell.as_mut_ptr() as u64, &[9, 8]).expect("it is there");
+        assert_eq!(std::hint::black_box(cell), [9, 8, 3]);
+        for nowhere in [8, u64::MAX - 1] {
+            let error = memory.write(nowhere, &[1]).expect_err("nothing is there");
+            assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+        }
+    }
+
+    #[test]
+    fn a_thread_shares_its_own_namespaces_and_none_with_what_has_ended() {
+        assert!(shares_namespace(std::process::id(), "user") && shares_namespace(std::process::id(), "net"));
+        assert!(!shares_namespace(u32::MAX, "user") && !Notifier::may_bind_service(u32::MAX));
+    }
+
+    #[test]
+    fn a_private_user_namespace_gives_no_ports() {
+        let started = std::process::Command::new("unshare")
+            .args(["-U", "sh", "-c", "echo; read end"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let Ok(mut child) = started else {
+            return napier_testkit::skip!("a_private_user_namespace_gives_no_ports", "there is no unshare");
+        };
+        let mut line = [0];
+        let is_ready =
+            std::io::Read::read(child.stdout.as_mut().expect("a pipe"), &mut line).is_ok_and(|count| count == 1);
+        let may = Notifier::may_bind_service(child.id());
+        drop(child.stdin.take());
+        let _ = child.wait();
+        if !is_ready {
+            return napier_testkit::skip!("a_private_user_namespace_gives_no_ports", "no user namespace can be made");
+        }
+        assert!(!may);
     }
 }
