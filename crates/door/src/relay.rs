@@ -247,6 +247,11 @@ impl Relay {
         count
     }
 
+    /// Whether bytes of the program wait for room in the connection.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.to_net.is_empty()
+    }
+
     /// Closing it resets it from now on.
     pub(crate) fn reset_on_close(&self) {
         // Zero is a time that it takes.

@@ -28,6 +28,8 @@ use crate::{NAME_PREFIX, is_name};
 pub const PROGRAMS_MAX: usize = 64;
 /// Requests that are answered at a time; more are closed.
 const CLIENTS_MAX: usize = 16;
+/// Of them, those of one user that is neither root nor the engine's: others have room beside them.
+const OF_ONE_USER_MAX: usize = 4;
 /// A client that says nothing, or does not read, for so long is closed.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request, and longest part of an answer, in bytes.
@@ -81,8 +83,8 @@ struct Within {
     offer: Arc<Offer>,
     programs: Mutex<Vec<(u64, Arc<ShownProgram>)>>,
     next: AtomicUsize,
-    clients: AtomicUsize,
-    for_all_users: bool,
+    /// Users whose requests are being answered, one for each request.
+    clients: Mutex<Vec<u32>>,
 }
 
 /// What a client asks for.
@@ -124,13 +126,12 @@ impl Door {
         listen(&listener, 64).map_err(io::Error::from)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let stop = Arc::new(stop);
-        let offer = Arc::new(Offer { engine, netns, reach, mode });
+        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users });
         let inside = Arc::new(Within {
             offer,
             programs: Mutex::default(),
             next: AtomicUsize::new(0),
-            clients: AtomicUsize::new(0),
-            for_all_users,
+            clients: Mutex::default(),
         });
         let (here, ends) = (inside.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("napier-door".to_owned());
@@ -161,6 +162,17 @@ impl Within {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn clients(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_client(&self, user: u32) {
+        let mut clients = self.clients();
+        if let Some(at) = clients.iter().position(|one| *one == user) {
+            clients.swap_remove(at);
+        }
+    }
+
     fn take_clients(self: &Arc<Self>, listener: &OwnedFd, stop: &Arc<OwnedFd>) {
         loop {
             match wait_for_one(&[stop.as_fd(), listener.as_fd()], Duration::from_secs(3600)) {
@@ -173,31 +185,33 @@ impl Within {
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
-            // Relaxed: a limit, which one thread checks.
-            if self.clients.load(Ordering::Relaxed) >= CLIENTS_MAX {
-                continue;
+            let Ok((_, user)) = peer_of(&client) else { continue };
+            {
+                let mut clients = self.clients();
+                if !has_room_for(&clients, user, rustix::process::geteuid().as_raw()) {
+                    continue;
+                }
+                clients.push(user);
             }
-            self.clients.fetch_add(1, Ordering::Relaxed);
             let (here, ends) = (self.clone(), stop.clone());
             let answered = std::thread::Builder::new().name("napier-door".to_owned()).spawn(move || {
-                here.answer(&client, &ends);
-                here.clients.fetch_sub(1, Ordering::Relaxed);
+                here.answer(&client, user, &ends);
+                here.forget_client(user);
             });
             if answered.is_err() {
-                self.clients.fetch_sub(1, Ordering::Relaxed);
+                self.forget_client(user);
             }
         }
     }
 
-    fn answer(self: &Arc<Self>, client: &OwnedFd, stop: &Arc<OwnedFd>) {
+    fn answer(self: &Arc<Self>, client: &OwnedFd, user: u32, stop: &Arc<OwnedFd>) {
         for which in [Timeout::Recv, Timeout::Send] {
             if set_socket_timeout(client, which, Some(CLIENT_PATIENCE)).is_err() {
                 return;
             }
         }
         let own = rustix::process::geteuid().as_raw();
-        let may = peer_of(client).is_ok_and(|(_, user)| self.for_all_users || user == own || user == 0);
-        if !may {
+        if !(self.offer.for_all_users || user == own || user == 0) {
             let why = "this engine serves programs of its own user and of root alone";
             let _ = say(client, &DoorReply::Refused(why.to_owned()));
             return;
@@ -264,6 +278,12 @@ impl Within {
     }
 }
 
+/// Whether one more request of a user is answered beside those of these users.
+fn has_room_for(clients: &[u32], user: u32, own: u32) -> bool {
+    let of_user = clients.iter().filter(|one| **one == user).count();
+    clients.len() < CLIENTS_MAX && (user == 0 || user == own || of_user < OF_ONE_USER_MAX)
+}
+
 /// Tells a client; it may be gone, or not read.
 fn say(client: &OwnedFd, answer: &DoorReply) -> io::Result<()> {
     send(client, &serde_json::to_vec(answer)?, SendFlags::NOSIGNAL)?;
@@ -282,4 +302,26 @@ fn received(client: &OwnedFd) -> io::Result<(DoorRequest, Vec<OwnedFd>)> {
     });
     let fds = fds.flatten().collect();
     Ok((serde_json::from_slice(&text[..got.bytes])?, fds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_room_for_others() {
+        let table = [
+            (vec![], 7, true),
+            (vec![7; 3], 7, true),
+            (vec![7; 4], 7, false),
+            (vec![7; 4], 8, true),
+            (vec![0; 15], 0, true),
+            (vec![1000; 15], 1000, true),
+            (vec![1000; 16], 1000, false),
+            (vec![7; 16], 0, false),
+        ];
+        for (clients, user, has_room) in table {
+            assert_eq!(has_room_for(&clients, user, 1000), has_room, "{clients:?} {user}");
+        }
+    }
 }

@@ -38,6 +38,11 @@ impl Drop for Started {
 impl Stand {
     /// `None`, said aloud, where Python or a privilege is missing.
     fn new(test: &str, mode: Option<Mode>) -> Option<Self> {
+        Self::of(test, mode, false)
+    }
+
+    /// One whose engine may be for the programs of all users.
+    fn of(test: &str, mode: Option<Mode>, for_all_users: bool) -> Option<Self> {
         if Command::new("python3").arg("-V").stdout(Stdio::null()).status().is_err() {
             napier_testkit::skip!(test, "python3 is not installed");
             return None;
@@ -62,7 +67,7 @@ impl Stand {
             engine.set_mode(&device, mode).expect("a mode of devices");
         }
         let reach = Reach { addresses: vec![(ip("10.79.0.9"), 24)], gateways: [false; 2] };
-        let config = DoorConfig { name: "test".into(), engine, netns, reach, mode, for_all_users: false };
+        let config = DoorConfig { name: "test".into(), engine, netns, reach, mode, for_all_users };
         let door = pair.left().netns().run(|| Door::open(config)).expect("entered").expect("a door");
         Some(Self { _door: door, _device: device, pair })
     }
@@ -287,6 +292,15 @@ fn errors_and_options_have_the_kernels_numbers() {
     let expected = "accept EINVAL\nbind ok\nagain EINVAL\ntaken EADDRINUSE\nfree ok\nlisten ok\nconnect EISCONN\npeer ENOTCONN\nnone EAGAIN\n\
                     nodelay ok\nulp ENOENT\nfastopen EOPNOTSUPP\nlinger ok\n1 1\nTrue ('10.79.0.9', 7070)\nfamily ";
     assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn a_port_is_shared_only_if_all_programs_are_of_one_user() {
+    let test = "a_port_is_shared_only_if_all_programs_are_of_one_user";
+    for (for_all_users, said) in [(false, "ok\n"), (true, "ENOPROTOOPT\n")] {
+        let Some(stand) = Stand::of(test, None, for_all_users) else { return };
+        assert_eq!(stand.ended(&["shares_port"]), said);
+    }
 }
 
 #[test]

@@ -239,6 +239,15 @@ def errors():
     says('family', lambda: six.connect(('::ffff:127.0.0.1', 1)))
 
 
+def shares_port():
+    s = socket.socket()
+    try:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        print('ok')
+    except OSError as error:
+        print(name(error))
+
+
 def goes_on(port):
     """Its engine is killed."""
     c = socket.create_connection((PEER, port))

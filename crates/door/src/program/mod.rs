@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier, wait_for_one};
 use napier_runtime::control::mode::Mode;
@@ -35,6 +35,8 @@ pub(crate) struct Offer {
     pub(crate) reach: Reach,
     /// Of each program's context.
     pub(crate) mode: Option<Mode>,
+    /// Programs of several users may have it, who share no port.
+    pub(crate) for_all_users: bool,
 }
 
 /// Where a program is served.
@@ -53,6 +55,8 @@ struct ServedProgram<'n> {
     counts: DoorCounts,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
+    /// When something happened to one of its connections last since then.
+    last_news: Option<Instant>,
 }
 
 /// Serves a program until nothing of it runs any more, or `stop` can be read.
@@ -113,6 +117,7 @@ impl<'n> ServedProgram<'n> {
             shown: shown.clone(),
             counts: DoorCounts::default(),
             is_over: false,
+            last_news: None,
         })
     }
 

@@ -81,7 +81,9 @@ impl ServedProgram<'_> {
     pub(super) fn set_option(&mut self, about: &About) {
         let held = about.held;
         let (level, name, len) = (held.int(1), held.int(2), held.int(4));
-        match rule(level, name) {
+        // Connections to a port that is shared go to any of those that share it: to another user's program, too.
+        let is_shared = self.offer.for_all_users && (level, name) == (libc::SOL_SOCKET, libc::SO_REUSEPORT);
+        match if is_shared { OptionRule::Refuse(libc::ENOPROTOOPT) } else { rule(level, name) } {
             OptionRule::Refuse(error) => {
                 self.counts.options_refused += 1;
                 return self.answer(held, Err(error));

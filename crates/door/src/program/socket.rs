@@ -162,9 +162,18 @@ impl Sockets {
 
     /// The tokens of all without a connection.
     pub(super) fn unconnected(&self) -> Vec<u64> {
-        let is_one = |socket: &ProgramSocket| !matches!(socket.behind, Behind::Connection(_));
+        self.tokens(|behind| !matches!(behind, Behind::Connection(_)))
+    }
+
+    /// The tokens of connections with bytes of the program that the engine does not take.
+    pub(super) fn stuck(&self) -> Vec<u64> {
+        self.tokens(|behind| matches!(behind, Behind::Connection(relay) if relay.has_unsent()))
+    }
+
+    fn tokens(&self, is_one: impl Fn(&Behind) -> bool) -> Vec<u64> {
         let all = self.by_inode.values().copied();
-        all.filter(|token| self.places[*token as u32 as usize].1.as_ref().is_some_and(is_one)).collect()
+        let socket = |token: &u64| self.places[*token as u32 as usize].1.as_ref();
+        all.filter(|token| socket(token).is_some_and(|socket| is_one(&socket.behind))).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Turns of a program's thread: events of its calls, of the pairs and of the connections.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use napier_runtime::event::{Event, Interest, Timeout, WaitError};
 use rustix::event::epoll::{self, EventFlags};
@@ -16,6 +17,9 @@ pub(super) const CALLS: u64 = u64::MAX;
 pub(super) const CONTEXT: u64 = u64::MAX - 1;
 pub(super) const STOP: u64 = u64::MAX - 2;
 
+/// How long a peer may take nothing of what a program wrote before its end, then the connection is reset. Source: `ip-sysctl`,
+/// `tcp_orphan_retries`: eight retries, of about 100 s at the shortest.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(100);
 /// Events that are taken at one time.
 const EVENTS_MAX: usize = 64;
 /// Calls that are answered before the rest has its turn.
@@ -38,14 +42,17 @@ impl ServedProgram<'_> {
             for event in &events[..found] {
                 self.net_event(event.data, event.events);
             }
-            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let until = (found > 0 || !self.again.is_empty()).then_some(&now);
+            let until = self.until(found > 0 || !self.again.is_empty());
             ready.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), until) {
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), until.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
+            let is_quiet = found == 0 && self.again.is_empty() && batch.iter().all(|event| event.data.u64() == CONTEXT);
+            if !is_quiet {
+                self.last_news = self.is_over.then(Instant::now);
+            }
             for event in &batch {
                 let (flags, token) = (event.flags, event.data.u64());
                 match token {
@@ -54,6 +61,7 @@ impl ServedProgram<'_> {
                     CALLS => {
                         if !self.take_calls()? {
                             self.is_over = true;
+                            self.last_news = Some(Instant::now());
                             // It would be ready for ever.
                             epoll::delete(&self.epoll, &*self.notifier)?;
                             // No process is left that could make a call on them, whoever has their other ends.
@@ -69,10 +77,35 @@ impl ServedProgram<'_> {
                 let token = self.again.pop_front().expect("it was counted");
                 self.pump(token);
             }
+            if self.is_over && self.patience_left().is_zero() {
+                self.reset_stuck();
+            }
             if self.is_over && self.sockets.is_empty() {
                 return Ok(());
             }
         }
+    }
+
+    /// Resets the connections whose peers take nothing, after the program's end.
+    fn reset_stuck(&mut self) {
+        for token in self.sockets.stuck() {
+            if let Some(Behind::Connection(relay)) = self.sockets.get(token).map(|socket| &socket.behind) {
+                relay.reset_on_close();
+            }
+            self.remove(token);
+        }
+        self.last_news = Some(Instant::now());
+    }
+
+    /// How long the next wait may be.
+    fn until(&self, has_more: bool) -> Option<Timespec> {
+        let span = if has_more { Duration::ZERO } else { self.patience_left() };
+        if has_more || self.is_over { Timespec::try_from(span).ok() } else { None }
+    }
+
+    /// How long peers may still take nothing after the program's end.
+    fn patience_left(&self) -> Duration {
+        self.last_news.map_or(ORPHAN_PATIENCE, |last| ORPHAN_PATIENCE.saturating_sub(last.elapsed()))
     }
 
     /// Answers what waits, a few at once; false: no process of the program is left.

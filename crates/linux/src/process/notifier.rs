@@ -8,26 +8,23 @@
 //! Nothing that is read here may be believed: the memory of the program may change between two looks, its thread may have ended and its number be
 //! another's. So whatever was read for a call counts only if [`Notifier::is_waiting`] says so afterwards.
 
+mod caller;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::strict::{number, status};
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
 
 /// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
-/// `CAP_NET_BIND_SERVICE`. Source: `include/uapi/linux/capability.h`.
-const CAP_NET_BIND_SERVICE: u32 = 10;
 /// What a notification descriptor is by its link. Source: `kernel/seccomp.c init_listener`.
 const LISTENER_LINK: &str = "anon_inode:seccomp notify";
-/// The least port that needs no capability, where the kernel does not say. Source: `include/net/sock.h PROT_SOCK`.
-const SERVICE_PORTS: u16 = 1024;
 
 /// What has to reach the process that answers: both go to [`Notifier::new`].
 #[derive(Debug)]
@@ -313,66 +310,6 @@ impl Notifier {
         }
         opened.map(CallMemory)
     }
-
-    /// Whether a thread is in the network namespace of the one that asks.
-    #[must_use]
-    pub fn is_in_this_namespace(tid: u32) -> bool {
-        shares_namespace(tid, "net")
-    }
-
-    /// The process that a thread belongs to; `None` if it has ended.
-    #[must_use]
-    pub fn process_of(tid: u32) -> Option<u32> {
-        number(&status(tid)?, "Tgid:", 0)
-    }
-
-    /// The least port that needs no capability in the network namespace of the one that asks.
-    #[must_use]
-    pub fn unprivileged_ports() -> u16 {
-        let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
-        said.ok().and_then(|said| said.trim().parse().ok()).unwrap_or(SERVICE_PORTS)
-    }
-
-    /// Whether a thread may bind ports below [`unprivileged_ports`](Self::unprivileged_ports): it has the capability in the user namespace of the
-    /// one that asks. In one of its own any thread has it. It counts if the call still waits afterwards.
-    #[must_use]
-    pub fn may_bind_service(tid: u32) -> bool {
-        if !shares_namespace(tid, "user") {
-            return false;
-        }
-        let status = status(tid).unwrap_or_default();
-        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-        bits.is_some_and(|bits| bits >> CAP_NET_BIND_SERVICE & 1 != 0)
-    }
-
-    /// A socket of the kernel, as the thread would make it: by its user and group, in the namespace of the calling thread.
-    ///
-    /// # Errors
-    /// As `socket(2)`; `ENOENT` if the thread has ended.
-    pub fn kernel_socket(tid: u32, domain: i32, kind: i32) -> io::Result<OwnedFd> {
-        let status = status(tid).ok_or(io::ErrorKind::NotFound)?;
-        let (user, group) = (number(&status, "Uid:", 3), number(&status, "Gid:", 3));
-        let (user, group) = user.zip(group).ok_or(io::ErrorKind::NotFound)?;
-        seccomp::socket_as(user, group, domain, kind | libc::SOCK_CLOEXEC, 0)
-    }
-
-    /// Sets an option of a socket of this process to bytes that a program gave.
-    ///
-    /// # Errors
-    /// As `setsockopt(2)`.
-    pub fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-        crate::sys::set_option_of(level, socket.as_fd(), name, value)
-    }
-
-    /// Whether a descriptor of a thread is closed on exec.
-    #[must_use]
-    pub fn closes_on_exec(tid: u32, number: i32) -> bool {
-        let info = fs::read_to_string(format!("/proc/{tid}/fdinfo/{number}")).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
-        flags.is_some_and(|flags| flags & libc::O_CLOEXEC != 0)
-    }
 }
 
 /// The memory of a thread whose call is held; see [`Notifier::memory_of`].
@@ -387,14 +324,6 @@ impl CallMemory {
     pub fn write(&self, address: u64, from: &[u8]) -> io::Result<()> {
         self.0.write_all_at(from, address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))
     }
-}
-
-/// Whether a thread and the one that asks are in one namespace of a kind; false if it cannot be seen.
-fn shares_namespace(tid: u32, kind: &str) -> bool {
-    let namespace =
-        |who: &str| fs::metadata(format!("/proc/{who}/ns/{kind}")).map(|file| (file.dev(), file.ino())).ok();
-    let own = namespace("thread-self");
-    own.is_some() && namespace(&tid.to_string()) == own
 }
 
 fn all(count: usize, wanted: usize) -> io::Result<()> {
@@ -436,33 +365,5 @@ mod tests {
             let error = memory.write(nowhere, &[1]).expect_err("nothing is there");
             assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
         }
-    }
-
-    #[test]
-    fn a_thread_shares_its_own_namespaces_and_none_with_what_has_ended() {
-        assert!(shares_namespace(std::process::id(), "user") && shares_namespace(std::process::id(), "net"));
-        assert!(!shares_namespace(u32::MAX, "user") && !Notifier::may_bind_service(u32::MAX));
-    }
-
-    #[test]
-    fn a_private_user_namespace_gives_no_ports() {
-        let started = std::process::Command::new("unshare")
-            .args(["-U", "sh", "-c", "echo; read end"])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn();
-        let Ok(mut child) = started else {
-            return napier_testkit::skip!("a_private_user_namespace_gives_no_ports", "there is no unshare");
-        };
-        let mut line = [0];
-        let is_ready =
-            std::io::Read::read(child.stdout.as_mut().expect("a pipe"), &mut line).is_ok_and(|count| count == 1);
-        let may = Notifier::may_bind_service(child.id());
-        drop(child.stdin.take());
-        let _ = child.wait();
-        if !is_ready {
-            return napier_testkit::skip!("a_private_user_namespace_gives_no_ports", "no user namespace can be made");
-        }
-        assert!(!may);
     }
 }
