@@ -38,7 +38,7 @@ pub(crate) struct StartArgs {
     engine: EngineArgs,
 
     /// The engine's address, with the length of the network's prefix
-    #[arg(long, value_name = "A/LEN")]
+    #[arg(long, value_name = "A[/LEN]")]
     ip: String,
 
     /// How packets are delivered, by the names of `compare`

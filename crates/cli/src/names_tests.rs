@@ -31,6 +31,7 @@ const MEANINGS: &[(&str, &[&str])] = &[
 /// Options of one name whose values are not alike, with why.
 const UNLIKE: &[(&str, &str)] = &[
     ("backend", "one of the list, where a machine is fitted to one"),
+    ("engine", "an engine that is looked at, by its process, and one that a program is started on, by its name"),
     ("json", "ynl's own options have the request there"),
     ("out", "a file or a folder, as many files as there are"),
     ("queues", "which queues of a card that is there, and how many of a device that is made or set"),
