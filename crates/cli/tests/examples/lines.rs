@@ -35,6 +35,8 @@ const HOW: &[(&str, How)] = &[
     ("run --engine", How::Not("wants an engine: crates/cli/tests/engine_programs.rs")),
     ("engine ss", How::Not("wants an engine: crates/cli/tests/engine_programs.rs")),
     ("engine start", How::Serves),
+    ("sim plan idea.toml", How::Not("wants the plan that the page has above it")),
+    ("cc -o echo", How::Not("wants the library installed: scripts/capi-install-test")),
     ("--container", How::Not("wants a container: crates/cli/tests/run/targets.rs")),
     ("--pod", How::Not("wants a pod: crates/cli/tests/run/targets.rs")),
     ("--unit", How::Not("wants systemd: crates/cli/tests/run/targets.rs")),

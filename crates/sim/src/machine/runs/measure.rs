@@ -178,9 +178,10 @@ pub(crate) fn measure(of: &impl Staged, length: Length, seed: u64, stop: &Atomic
         exec.run_until_or(from + until, stop);
         let w = exec.vm.w();
         let (now, latencies) = (w.look(), w.asking.as_ref().map_or(0, |asking| asking.latency_ns.len()));
-        let busy = counted(&w, of).since(&before).account.busy();
+        // What is charged ahead may be given back: at the first slices there can be less than at the begin.
+        let busy_ns = counted(&w, of).account.busy().ns.saturating_sub(before.account.busy().ns);
         let (answered, behind) = (now.taken - taken, now.behind.round() as u64);
-        slices.push(RunSlice { until, answered, latencies, behind, busy_ns: busy.ns });
+        slices.push(RunSlice { until, answered, latencies, behind, busy_ns });
     }
     if stop.load(Ordering::Relaxed) {
         return None;
