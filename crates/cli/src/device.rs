@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use napier_lab::applied::Coalesce;
 use napier_lab::device::{Device, XdpWay};
-use napier_lab::serve::device::{DeviceConfig, MemifRole};
+use napier_lab::serve::device::{DeviceConfig, IfAddr, MemifRole};
 
 /// Options of devices of the engine.
 #[derive(clap::Args)]
@@ -59,21 +58,6 @@ fn parse_neighbour(text: &str) -> Result<(IpAddr, [u8; 6]), &'static str> {
     let bytes: Result<Vec<u8>, _> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect();
     let mac = bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(WRONG)?;
     Ok((ip.parse().map_err(|_| WRONG)?, mac))
-}
-
-fn parse_ip(text: &str) -> anyhow::Result<(IpAddr, u8)> {
-    let (ip, len) = text.split_once('/').map_or((text, None), |(ip, len)| (ip, Some(len)));
-    let ip: IpAddr = ip.parse().with_context(|| format!("`{ip}` is no address; give one such as 10.0.0.1/24"))?;
-    let len_max = if ip.is_ipv4() { 32 } else { 128 };
-    let len = match len {
-        None => len_max,
-        Some(len) => len
-            .parse()
-            .ok()
-            .filter(|len| *len <= len_max)
-            .with_context(|| format!("`/{len}` is no length of a prefix; give 0 to {len_max}"))?,
-    };
-    Ok((ip, len))
 }
 
 /// Said before anything is set up; the engine checks again.
@@ -150,7 +134,7 @@ fn why_no_own(ip: IpAddr, prefix_len: u8) -> Option<&'static str> {
 /// Where sockets are; `role` is the one that a memif device has unless it is given.
 pub(crate) fn device(dev: &str, ip: &str, args: &EngineArgs, role: MemifRole) -> anyhow::Result<DeviceConfig> {
     args.check_for(dev)?;
-    let (ip, prefix_len) = parse_ip(ip)?;
+    let IfAddr { addr: ip, prefix_len } = ip.parse()?;
     let config = |device| DeviceConfig::new(device, ip, prefix_len);
     match Device::parse(dev) {
         Some(device @ Device::Kernel { .. }) => {
@@ -201,7 +185,7 @@ mod tests {
     use super::*;
 
     fn own(text: &str) -> Option<&'static str> {
-        let (ip, len) = parse_ip(text).expect("an address");
+        let IfAddr { addr: ip, prefix_len: len } = text.parse().expect("an address");
         why_no_own(ip, len)
     }
 

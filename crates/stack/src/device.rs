@@ -3,7 +3,7 @@
 //! It is called through a pointer, at most once per packet sent.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ pub struct IfAddr {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseIfAddrError {
     /// No address before the `/`.
-    #[error("`{0}` is no IP address: give one with the length of its prefix, such as 192.0.2.10/24")]
-    Addr(String),
+    #[error("`{0}` is no address; give one such as 10.0.0.1/24")]
+    Addr(String, #[source] AddrParseError),
     /// No length behind the `/`, or one that the family has not.
-    #[error("`/{0}` is no length of a prefix: give 0 to {1}")]
+    #[error("`/{0}` is no length of a prefix; give 0 to {1}")]
     Length(String, u8),
 }
 
@@ -45,7 +45,7 @@ impl FromStr for IfAddr {
 
     fn from_str(text: &str) -> Result<Self, ParseIfAddrError> {
         let (addr, length) = text.split_once('/').map_or((text, None), |(addr, length)| (addr, Some(length)));
-        let addr: IpAddr = addr.parse().map_err(|_| ParseIfAddrError::Addr(addr.to_owned()))?;
+        let addr: IpAddr = addr.parse().map_err(|why| ParseIfAddrError::Addr(addr.to_owned(), why))?;
         let most = if addr.is_ipv4() { 32 } else { 128 };
         let prefix_len = match length {
             None => most,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use napier_runtime::capture::{Capture, CaptureConfig};
-pub use napier_runtime::device::MemifRole;
-use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, IfAddr, MemifConfig, MemifSecret, XdpConfig};
+use napier_runtime::device::{Coalesce, DeviceHandle, EndConfig, MemifConfig, MemifSecret, XdpConfig};
+pub use napier_runtime::device::{IfAddr, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
