@@ -2,17 +2,18 @@
 //! the other end.
 
 mod common;
+#[path = "../../door/tests/peer/mod.rs"]
+mod peer;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use common::{NAPIER, Running, has, started};
 use napier_testkit::eventually;
 use napier_testnet::{self as net, Veth, VethConfig};
+use peer::{echoes, sees_the_end};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../door/tests/served.py");
 
 /// A pair of interfaces, an engine on one, and Python; or a line that says what is missing.
@@ -53,18 +54,7 @@ impl Stand {
     }
 
     fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
-        let to: SocketAddr = ([10, 79, 0, 9], port).into();
-        let stream = self.pair.right().netns().run(|| TcpStream::connect_timeout(&to, PATIENCE)).expect("entered")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(stream)
-    }
-
-    /// A listener of the kernel at the other end, and its port.
-    fn listen(&self) -> (TcpListener, String) {
-        let listener =
-            self.pair.right().netns().run(|| TcpListener::bind("10.79.0.2:0")).expect("entered").expect("bound");
-        let port = listener.local_addr().expect("bound").port().to_string();
-        (listener, port)
+        peer::connect(&self.pair, port)
     }
 
     fn sockets(&self) -> serde_json::Value {
@@ -74,21 +64,6 @@ impl Stand {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
-}
-
-/// Sends bytes, ends that half, and expects them back.
-fn echoes(mut stream: TcpStream, bytes: usize) {
-    let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
-    let mut writer = stream.try_clone().expect("a copy");
-    let expected = sent.clone();
-    let writing = std::thread::spawn(move || {
-        writer.write_all(&sent).expect("sent");
-        writer.shutdown(Shutdown::Write).expect("shut down");
-    });
-    let mut got = Vec::new();
-    stream.read_to_end(&mut got).expect("answered");
-    writing.join().expect("sent");
-    assert!(got == expected, "{} of {bytes} bytes came back", got.len());
 }
 
 #[test]
@@ -121,15 +96,6 @@ fn lo_is_up(stand: &Stand, test: &str) -> bool {
     done
 }
 
-/// The end of a connection, as its peer sees it.
-fn sees_the_end(mut stream: TcpStream) {
-    let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
-    }
-}
-
 #[test]
 fn a_program_that_is_killed_leaves_no_connection_and_no_port() {
     let test = "a_program_that_is_killed_leaves_no_connection_and_no_port";
@@ -156,7 +122,7 @@ fn a_program_goes_on_with_the_kernel_when_its_engine_is_killed() {
     if !lo_is_up(&stand, test) {
         return;
     }
-    let (_listener, port) = stand.listen();
+    let (_listener, port) = peer::listen(&stand.pair);
     let (mut program, mut said) = stand.server(&["goes_on", &port]);
     stand.engine.0.kill().expect("it runs");
     stand.engine.0.wait().expect("its status");

@@ -1,10 +1,11 @@
 //! Programs that were not changed on an engine of this process, over AF_XDP on a pair of veth interfaces with the kernel's stack at the other end.
 
+mod peer;
+
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use napier_door::{Door, DoorConfig, EngineAt, Reach, SocketView};
 use napier_linux::process::{Program, Signals};
@@ -13,8 +14,8 @@ use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
 use napier_testkit::eventually;
 use napier_testnet::{self as net, Veth, VethConfig, ip};
+use peer::{echoes, sees_the_end};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/served.py");
 
 /// A pair of interfaces, and an engine with a door on one of them.
@@ -107,47 +108,12 @@ impl Stand {
     }
 
     fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
-        let to: SocketAddr = ([10, 79, 0, 9], port).into();
-        let stream = self.pair.right().netns().run(|| TcpStream::connect_timeout(&to, PATIENCE)).expect("entered")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(stream)
-    }
-
-    /// A listener of the kernel at the other end, and its port.
-    fn listen(&self) -> (TcpListener, String) {
-        let listener =
-            self.pair.right().netns().run(|| TcpListener::bind("10.79.0.2:0")).expect("entered").expect("bound");
-        let port = listener.local_addr().expect("bound").port().to_string();
-        (listener, port)
+        peer::connect(&self.pair, port)
     }
 
     fn sockets(&self) -> Vec<SocketView> {
         let ask = || EngineAt::find(None).expect("it is open").sockets().expect("they are shown").0;
         self.pair.left().netns().run(ask).expect("entered")
-    }
-}
-
-/// Sends bytes, ends that half, and expects them back.
-fn echoes(mut stream: TcpStream, bytes: usize) {
-    let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
-    let mut writer = stream.try_clone().expect("a copy");
-    let expected = sent.clone();
-    let writing = std::thread::spawn(move || {
-        writer.write_all(&sent).expect("sent");
-        writer.shutdown(Shutdown::Write).expect("shut down");
-    });
-    let mut got = Vec::new();
-    stream.read_to_end(&mut got).expect("answered");
-    writing.join().expect("sent");
-    assert!(got == expected, "{} of {bytes} bytes came back", got.len());
-}
-
-/// The end of a connection, as its peer sees it.
-fn sees_the_end(mut stream: TcpStream) {
-    let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
     }
 }
 
@@ -256,7 +222,7 @@ fn children_accept_from_a_listener_that_they_inherit() {
 fn a_client_connects_waits_and_is_refused_as_with_the_kernel() {
     let test = "a_client_connects_waits_and_is_refused_as_with_the_kernel";
     let Some(stand) = Stand::new(test, None) else { return };
-    let (listener, port) = stand.listen();
+    let (listener, port) = peer::listen(&stand.pair);
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut got = Vec::new();
