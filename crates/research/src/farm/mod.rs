@@ -85,7 +85,7 @@ impl FarmReport {
             (0, 0, found) => Some(format!("{found} planted mistakes were not found")),
             (0, missing, _) => Some(format!(
                 "no seed failed, but {missing} kinds of events and decisions never occurred, so that nothing is said of \
-                 them: {} are too few seeds, give more --runs or --seconds (10000 runs are enough as a rule)",
+                 them: {} are too few seeds, give more --runs or --seconds (300 runs are enough as a rule)",
                 self.runs
             )),
             (failed, ..) => Some(format!("{failed} of {} seeds failed", self.runs)),

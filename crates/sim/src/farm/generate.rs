@@ -26,6 +26,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut draw = FarmDraw { rng: napier_rng::stream(seed, "scenario"), real_time: false };
     let mut machine = draw.machine(seed);
     let mut timeline = draw.timeline(&machine);
+    super::waiters::add(seed, &mut machine, &mut timeline);
     super::transmit::add(seed, &mut machine, &mut timeline);
     super::groups::add(seed, &mut machine, &mut timeline);
     Scenario {

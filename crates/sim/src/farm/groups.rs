@@ -21,7 +21,7 @@ pub(super) fn add(seed: u64, machine: &mut Machine, timeline: &mut Vec<Step>) {
     draw.groups(machine);
     machine.topology = topology(seed, machine.cpus);
     // Long steps, so that something comes between those of a park.
-    machine.costs.op = Span::from_ns(draw.of(&[10, 10, 200, 1000]));
+    machine.costs.op = Span::from_ns(draw.of(&[10, 200, 1000, 1000]));
     let last = timeline.last().map_or(Instant::ZERO, |step| step.at);
     for _ in 0..draw.of(&[5, 15, 30]) {
         let at = Instant::from_ns(draw.rng.random_range(0..=last.ns));

@@ -9,6 +9,7 @@ mod quiet;
 mod random;
 mod shrink;
 mod transmit;
+mod waiters;
 
 pub use generate::scenario;
 pub use shrink::shrink;
