@@ -17,6 +17,10 @@
 //! "Too big" lowers what a path takes ([`lowered`]); a path that loses full packets without a word is seen by
 //! retransmissions without an answer ([`BlackHole`]). Nothing here raises a path's MTU: what was learnt is forgotten after
 //! [`EXPIRES_AFTER`], and longer packets are tried again (RFC 1191 section 6.3).
+//!
+//! What we say of the packets of others is in [`answers`].
+
+pub mod answers;
 
 use crate::time::Span;
 

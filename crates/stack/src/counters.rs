@@ -146,6 +146,14 @@ counters! {
     icmp_in_echos IcmpInEchos "IcmpInEchos";
     /// ICMP echo replies sent.
     icmp_out_echo_reps IcmpOutEchoReps "IcmpOutEchoReps";
+    /// ICMP messages sent that a datagram went to a port that no socket has.
+    icmp_out_dest_unreachs IcmpOutDestUnreachs "IcmpOutDestUnreachs";
+    /// ICMP messages sent that the rest of a packet did not come in time.
+    icmp_out_time_excds IcmpOutTimeExcds "IcmpOutTimeExcds";
+    /// ICMP and ICMPv6 errors not sent because there were too many in all.
+    icmp_out_rate_limit_global IcmpOutLimitGlobal "IcmpOutRateLimitGlobal";
+    /// ICMP and ICMPv6 errors not sent because there were too many to that host.
+    icmp_out_rate_limit_host IcmpOutLimitHost "IcmpOutRateLimitHost";
     /// ICMP messages that a packet of ours could not be delivered, or was too long for a router; sockets are told.
     icmp_in_dest_unreachs IcmpInDestUnreachs "IcmpInDestUnreachs";
     /// ICMP messages that a packet of ours was on its way for too long; sockets are told.
@@ -168,6 +176,10 @@ counters! {
     icmp6_in_echos Icmp6InEchos "Icmp6InEchos";
     /// ICMPv6 echo replies sent.
     icmp6_out_echo_replies Icmp6OutEchoReplies "Icmp6OutEchoReplies";
+    /// As `IcmpOutDestUnreachs`, for ICMPv6.
+    icmp6_out_dest_unreachs Icmp6OutDestUnreachs "Icmp6OutDestUnreachs";
+    /// As `IcmpOutTimeExcds`, for ICMPv6.
+    icmp6_out_time_excds Icmp6OutTimeExcds "Icmp6OutTimeExcds";
     /// As `IcmpInDestUnreachs`, for ICMPv6.
     icmp6_in_dest_unreachs Icmp6InDestUnreachs "Icmp6InDestUnreachs";
     /// ICMPv6 messages that a packet of ours was too long for a router.
@@ -192,7 +204,7 @@ counters! {
     icmp6_out_neighbor_advertisements Icmp6OutNeighborAdverts "Icmp6OutNeighborAdvertisements";
     /// UDP datagrams put into the queue of a socket. Linux counts them when they are read.
     udp_in_datagrams UdpInDatagrams "UdpInDatagrams";
-    /// UDP datagrams to a port that no socket has. No ICMP message answers them.
+    /// UDP datagrams to a port that no socket has. ICMP messages answer them.
     udp_no_ports UdpNoPorts "UdpNoPorts";
     /// UDP datagrams dropped for any other reason (length, checksum, full queue).
     udp_in_errors UdpInErrors "UdpInErrors";

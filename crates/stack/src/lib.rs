@@ -9,9 +9,8 @@
 //! apart with `smoltcp::wire`.
 //!
 //! # What is not here
-//! ICMP errors about what others send (a datagram to a port that no socket has is dropped and counted, and so are fragments
-//! whose rest does not come), multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP
-//! redirects, a loopback device.
+//! Multicast and broadcast datagrams, VLAN tags, routes but one default gateway for each family, ICMP redirects, a loopback
+//! device; of ICMP errors about what others send all but port unreachable and the fragments whose rest does not come.
 //!
 //! # Folders
 //! Each uses only those above it.

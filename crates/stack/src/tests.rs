@@ -14,4 +14,5 @@ mod receive;
 mod room;
 mod send;
 mod threads;
+mod troubles;
 mod writers;

@@ -81,7 +81,7 @@ impl<'v> RxPass<'v> {
         (v4, truesize): (bool, usize),
     ) {
         if !socket.wishes.takes_from(self.at.interface.ifindex) {
-            return self.lose(frame, v4, NO_PORTS);
+            return self.lose_without_port(frame, v4);
         }
         let stamped = socket.needs(Needs::STAMPED);
         if socket.needs(Needs::MERGED)

@@ -1,10 +1,14 @@
 //! What is not delivered: counted, and its frame goes home.
 
+use napier_core::icmp::answers::Trouble;
 use napier_ring::{Frame, FrameChain};
 
 use crate::counters::Counter;
+use crate::pass::in_hand::InHand;
 use crate::pass::{DryRun, RxPass};
-use crate::wire::{self, Refused};
+use crate::tables::Ingress;
+use crate::tables::answer::tell_sender;
+use crate::wire::{self, Meta, Refused};
 
 /// What a lost datagram adds to, over IPv4 and over IPv6.
 pub(super) const ADDR_ERRORS: [&[Counter]; 2] = [&[Counter::IpInAddrErrors], &[Counter::Ip6InAddrErrors]];
@@ -27,6 +31,23 @@ impl RxPass<'_> {
             self.at.tables.counters.count(*counter);
         }
         self.at.tables.frames.give_back(frame);
+    }
+
+    /// A datagram for a port that no socket has, whose frame says where it ends: its sender is told.
+    #[cold]
+    pub(super) fn lose_without_port(&mut self, frame: Frame, v4: bool) {
+        if self.dry.is_none() {
+            let (Ingress { tables, devices, interface, .. }, now) = (self.at, self.now());
+            let mut hand = InHand::new(&tables.frames, frame);
+            let meta = Meta::from_bits(tables.frames.meta(hand.frame()));
+            let bytes = tables.frames.data(hand.frame(), meta.payload().end);
+            // Where the time is written the sender's Ethernet address is not any more.
+            if meta.stamp(bytes).is_none() {
+                tell_sender(tables, (devices, interface), bytes, Trouble::NoPort, now);
+            }
+            return self.lose(hand.give_on(), v4, NO_PORTS);
+        }
+        self.lose(frame, v4, NO_PORTS);
     }
 
     #[cold]
@@ -55,7 +76,11 @@ impl RxPass<'_> {
     pub(super) fn lose_chain(&mut self, frames: FrameChain, v4: bool, counters: [&[Counter]; 2]) {
         let mut frames = frames.into_fifo(&self.at.tables.frames);
         while let Some(frame) = frames.pop(&self.at.tables.frames) {
-            self.lose(frame, v4, counters);
+            if counters == NO_PORTS {
+                self.lose_without_port(frame, v4);
+            } else {
+                self.lose(frame, v4, counters);
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ use ahead::Waiting;
 pub use dry::DryRun;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use in_hand::injected;
-use lost::{ADDR_ERRORS, NO_PORTS, RCVBUF_ERRORS};
+use lost::{ADDR_ERRORS, RCVBUF_ERRORS};
 use merge::Merging;
 
 /// The name space as it is now, for the length of one poll.
@@ -178,7 +178,7 @@ impl<'v> RxPass<'v> {
             return self.lose(frame, v4, ADDR_ERRORS);
         }
         let Some(socket) = self.sockets.find(datagram.src, datagram.dst, napi_id) else {
-            return self.lose(frame, v4, NO_PORTS);
+            return self.lose_without_port(frame, v4);
         };
         if self.dry.is_some() {
             let came = if socket.has_room(0, truesize) { DryRun::Reached } else { DryRun::Nowhere };

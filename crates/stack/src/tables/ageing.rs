@@ -8,11 +8,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use napier_core::icmp::answers::Trouble;
 use napier_core::time::{Deadline, Instant, Span};
 use napier_ring::Alarm;
 use napier_sys::clock::Clock;
 
 use crate::tables::Tables;
+use crate::tables::answer::tell_sender;
+use crate::tables::reassembly::Overdue;
 use crate::tables::writer::Note;
 use crate::wait::park::Parker;
 
@@ -122,7 +125,12 @@ impl AgeingThread {
                 continue;
             }
             not_before = now + GAP;
-            ns.reassembly.age(&ns.counters, now);
+            for Overdue { ifindex, frame } in ns.reassembly.age(&ns.counters, now) {
+                let devices = ns.snapshot.load().devices.clone();
+                if let Some(interface) = devices.interface(ifindex) {
+                    tell_sender(&ns, (&devices, interface), &frame, Trouble::NotWhole, now);
+                }
+            }
             if let Some(mut writing) = ns.lock_or_leave(|| Note::Age) {
                 writing.age(now);
             }

@@ -7,9 +7,11 @@
 //! # Files
 //! `writer` is the lock, `registry` has the ports and `bind` what a socket is bound by, `demux` finds a socket by addresses, `path`
 //! decides where a packet goes and `path_mtu` how long it may be, `neighbour` says to which Ethernet address; `learn` changes what is
-//! known of neighbours, `ask` asks for them, `ageing` forgets them. `reassembly` has packets of which fragments have come. `protocol` is what is known of protocols.
+//! known of neighbours, `ask` asks for them, `ageing` forgets them. `reassembly` has packets of which fragments have come, and `answer`
+//! tells others what was wrong with theirs. `protocol` is what is known of protocols.
 
 pub(crate) mod ageing;
+pub(crate) mod answer;
 pub(crate) mod ask;
 pub(crate) mod bind;
 pub(crate) mod demux;
@@ -35,6 +37,7 @@ use crate::device::Egress;
 use crate::host::Host;
 use crate::wire::addr::{Addr, End};
 use ageing::Ageing;
+use answer::ErrorAnswers;
 use neighbour::Neighbours;
 use path::Gateway;
 use path_mtu::PathMtus;
@@ -66,6 +69,8 @@ pub(crate) struct Tables {
     pub(crate) ageing: Ageing,
     /// Packets of which some fragments have come.
     pub(crate) reassembly: Reassembly,
+    /// Errors about what others have sent.
+    answers: ErrorAnswers,
     /// What the next packet that is cut is known by.
     idents: AtomicU32,
 }
@@ -141,6 +146,7 @@ impl Tables {
             writers: Writers::new(),
             ageing: Ageing::new(),
             reassembly: Reassembly::new(),
+            answers: ErrorAnswers::new(),
             idents: AtomicU32::new((seed >> 32) as u32 ^ seed as u32),
         });
         let dependant: Weak<Self> = Arc::downgrade(&tables);

@@ -23,13 +23,15 @@ use napier_core::time::{Deadline, Instant};
 use napier_ring::{ArenaConfig, Frame, FramePool, FrameTable, Mapping, Owned, Release};
 
 use crate::counters::{Counter, Counters};
-use crate::wire::fragment::{Fragment, PacketKey, head, is_discovery, mend};
+use crate::wire::fragment::{Fragment, PacketKey, first_as_it_came, head, is_discovery, mend};
 
 /// Frames for whole packets: how many, and bytes of each. Longer ones than the second are impossible.
 const SMALL: (u32, usize) = (512, 4096 + 64);
 const LARGE: (u32, usize) = (64, 65_536 + 128);
 /// Bytes of fragments that wait for one thread.
 const LEFT_BYTES_MAX: u64 = 256 << 10;
+/// Packets given up whose senders are told, until the thread that tells them comes; of more no sender is told.
+const OVERDUE_MAX: usize = 64;
 /// What a fragment is charged beside its bytes. Source: `include/linux/skbuff.h SKB_TRUESIZE`.
 const OVERHEAD_BYTES: usize = 576;
 
@@ -68,6 +70,8 @@ struct Open {
     last_age: u64,
     /// Charged for all.
     bytes: usize,
+    /// Whose senders are to be told.
+    overdue: Vec<Overdue>,
     /// None before the first whole packet, or if there was no room for them.
     frames: Option<[FramePool; 2]>,
 }
@@ -77,10 +81,25 @@ struct Waiting {
     age: u64,
     since: Instant,
     assembly: Assembly,
-    head: Option<(Vec<u8>, u8)>,
-    first_ecn: u8,
+    first: Option<First>,
     bytes: Vec<u8>,
     charged: usize,
+}
+
+/// The first fragment of a packet.
+struct First {
+    /// What stands before it, and the next header's number.
+    head: (Vec<u8>, u8),
+    ecn: u8,
+    len: usize,
+    /// The interface that it came in by.
+    ifindex: u32,
+}
+
+/// The beginning of a packet that was given up because the rest did not come: a frame, as it came in by an interface.
+pub(crate) struct Overdue {
+    pub(crate) ifindex: u32,
+    pub(crate) frame: Vec<u8>,
 }
 
 /// What a family counts.
@@ -111,13 +130,14 @@ impl Reassembly {
         Deadline::at(Instant { ns: self.ends.load(Ordering::Relaxed) })
     }
 
-    /// Time has passed: gives up what has waited too long. Where a thread is at it, that sees to it.
-    pub(crate) fn age(&self, counters: &Counters, now: Instant) {
-        if let Some(mut open) = self.open.try_own() {
-            open.expire(counters, now);
-            self.note(&open);
-            // What is left meanwhile lies there until the next fragment: this thread could not deliver it.
-        }
+    /// Time has passed: gives up what has waited too long. Where a thread is at it, that sees to it. Gives what was given up and has begun, since the
+    /// last call: their senders are to be told.
+    pub(crate) fn age(&self, counters: &Counters, now: Instant) -> Vec<Overdue> {
+        let Some(mut open) = self.open.try_own() else { return Vec::new() };
+        open.expire(counters, now);
+        self.note(&open);
+        // What is left meanwhile lies there until the next fragment: this thread could not deliver it.
+        std::mem::take(&mut open.overdue)
     }
 
     fn note(&self, open: &Open) {
@@ -266,7 +286,13 @@ impl Open {
     fn expire(&mut self, counters: &Counters, now: Instant) {
         for family in [0, 1] {
             while let Some((_, key)) = self.first_end(family).filter(|(at, _)| now >= *at) {
-                self.close(key);
+                if let Some(waiting) = self.close(key)
+                    && let Some(First { head, len, ifindex, .. }) = waiting.first
+                    && self.overdue.len() < OVERDUE_MAX
+                {
+                    let frame = first_as_it_came((&head.0, head.1), key.id, &waiting.bytes[..len]);
+                    self.overdue.push(Overdue { ifindex, frame });
+                }
                 counters.count(names(family == 0).timeout);
                 counters.count(names(family == 0).fails);
             }
@@ -287,10 +313,10 @@ impl Open {
     }
 
     fn build(&mut self, frames: &Arc<FrameTable>, whole: Waiting) -> Option<(Frame, u32)> {
-        let Waiting { assembly, head, bytes, first_ecn, .. } = whole;
-        let (mut head, next) = head?;
+        let Waiting { assembly, first, bytes, .. } = whole;
+        let First { head: (mut head, next), ecn, .. } = first?;
         let bytes = bytes.get(..assembly.bytes() as usize)?;
-        if is_discovery(&head, next, bytes) || !mend(&mut head, next, assembly.bytes(), assembly.ecn(first_ecn)?) {
+        if is_discovery(&head, next, bytes) || !mend(&mut head, next, assembly.bytes(), assembly.ecn(ecn)?) {
             return None;
         }
         let len = head.len() + bytes.len();
@@ -319,8 +345,9 @@ impl Waiting {
                 self.bytes.resize(end, 0);
             }
             self.bytes[at..end].copy_from_slice(bytes);
-            if head.is_some() {
-                (self.head, self.first_ecn) = (head, fragment.ecn);
+            if let Some(head) = head {
+                let Fragment { ecn, ifindex, .. } = fragment;
+                self.first = Some(First { head, ecn, len: bytes.len(), ifindex });
             }
         }
         taken

@@ -187,6 +187,7 @@ fn what_is_not_for_us_is_counted_and_goes_home() {
             ("IpExtInTruncatedPkts", 1),
             ("Ip6InReceives", 1),
             ("Ip6InAddrErrors", 1),
+            ("IcmpOutDestUnreachs", 1),
             ("UdpNoPorts", 1),
             ("UdpInErrors", 1),
             ("UdpInCsumErrors", 1),

@@ -8,6 +8,8 @@ use crate::wire::{ETH_LEN, IPV4_LEN, IPV6_LEN, PROTO_FRAGMENT, PROTO_HOP_BY_HOP,
 
 /// Bytes of the header that IPv6 has for it.
 pub(crate) const HEADER_LEN_V6: usize = 8;
+/// What errors quote of a piece at most: a whole message is no longer than this.
+const QUOTED_MAX: usize = 1280;
 /// "More fragments" of IPv4, in the upper byte of its word; "don't fragment" is the bit above.
 const MORE_V4: u8 = 0x20;
 
@@ -75,6 +77,39 @@ impl Fragment {
 /// the fragment header has.
 pub(crate) fn head(frame: &[u8], fragment: &Fragment) -> (Vec<u8>, u8) {
     (frame[..fragment.head].to_vec(), frame.get(fragment.head).copied().unwrap_or(0))
+}
+
+/// The protocol of an IP packet that begins with its first byte, and what stands behind its IP headers. `None`: it is cut, or a later piece.
+pub(crate) fn protocol_of(packet: &[u8]) -> Option<(u8, &[u8])> {
+    if packet.first()? >> 4 == 4 {
+        let head = packet.first_chunk::<IPV4_LEN>()?;
+        let begins = u16::from_be_bytes([head[6], head[7]]) & 0x1fff == 0;
+        return begins.then_some((head[9], packet.get(usize::from(head[0] & 0x0f) * 4..)?));
+    }
+    let (head, mut rest) = packet.split_first_chunk::<IPV6_LEN>()?;
+    let mut next = head[6];
+    if next == PROTO_HOP_BY_HOP {
+        let units = *rest.get(1)?;
+        (next, rest) = (rest[0], rest.get((usize::from(units) + 1) * 8..)?);
+    }
+    if next == PROTO_FRAGMENT {
+        let (header, behind) = rest.split_first_chunk::<HEADER_LEN_V6>()?;
+        let begins = u16::from_be_bytes([header[2], header[3]]) & !7 == 0;
+        return begins.then_some((header[0], behind));
+    }
+    Some((next, rest))
+}
+
+/// The first piece of a packet as it came, as far as errors quote it: `head` and `next` are what [`head`] gave.
+pub(crate) fn first_as_it_came((head, next): (&[u8], u8), id: u32, piece: &[u8]) -> Vec<u8> {
+    let mut frame = head.to_vec();
+    if head[ETH_LEN] >> 4 != 4 {
+        // Of all first pieces: it begins the packet, and there is more.
+        frame.extend([next, 0, 0, 1]);
+        frame.extend(id.to_be_bytes());
+    }
+    frame.extend(&piece[..piece.len().min(QUOTED_MAX)]);
+    frame
 }
 
 /// Makes the head of a fragment that of a packet with `bytes` behind its IPv4 header, or its IPv6 header and what follows it.

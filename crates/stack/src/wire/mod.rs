@@ -22,6 +22,7 @@ pub(crate) mod quote;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
+pub(crate) mod told;
 
 use napier_core::time::Instant;
 
@@ -39,7 +40,7 @@ const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
 pub(crate) const PROTO_UDP: u8 = 17;
 pub(crate) const PROTO_TCP: u8 = 6;
 pub(crate) const TCP_LEN: usize = 20;
-const PROTO_ICMP: u8 = 1;
+pub(crate) const PROTO_ICMP: u8 = 1;
 pub(crate) const PROTO_ICMPV6: u8 = 58;
 const PROTO_HOP_BY_HOP: u8 = 0;
 const PROTO_FRAGMENT: u8 = 44;
