@@ -41,6 +41,7 @@ impl Default for EgressOptions {
 /// | `SO_INCOMING_NAPI_ID` | ENOPROTOOPT | the recorded id, or 0 |
 /// | `SO_PREFER_BUSY_POLL` | not 0 needs `CAP_NET_ADMIN` | 0 or 1 |
 /// | `SO_BUSY_POLL_BUDGET` | packets; more than now needs `CAP_NET_ADMIN`; at most 65535 | ENOPROTOOPT |
+/// | `UDP_SEGMENT` (level `SOL_UDP`) | bytes of the datagrams that a longer buffer is cut into, at most 65535; 0: it is not cut | the same |
 /// | `UDP_GRO` (level `SOL_UDP`) | not 0: datagrams of a flow may be merged | 0 or 1 |
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -63,6 +64,8 @@ pub enum SocketOption {
     PreferBusyPoll,
     /// `SO_BUSY_POLL_BUDGET` (70).
     BusyPollBudget,
+    /// `UDP_SEGMENT` (103 of level `SOL_UDP`).
+    UdpSegment,
     /// `UDP_GRO` (104 of level `SOL_UDP`).
     UdpGro,
 }
@@ -71,7 +74,7 @@ pub enum SocketOption {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "unknown socket option {name}: known are SO_SNDBUF, SO_RCVBUF, SO_PRIORITY, SO_REUSEPORT, SO_BUSY_POLL, SO_MAX_PACING_RATE, \
-         SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET and UDP_GRO"
+         SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET, UDP_SEGMENT and UDP_GRO"
 )]
 pub struct UnknownOption {
     name: String,
@@ -79,7 +82,7 @@ pub struct UnknownOption {
 
 impl SocketOption {
     /// All options, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SndBuf,
         Self::RcvBuf,
         Self::Priority,
@@ -89,6 +92,7 @@ impl SocketOption {
         Self::IncomingNapiId,
         Self::PreferBusyPoll,
         Self::BusyPollBudget,
+        Self::UdpSegment,
         Self::UdpGro,
     ];
 
@@ -100,6 +104,7 @@ impl SocketOption {
             (None, Self::ReusePort) => "SO_REUSEPORT",
             (None, Self::Priority) => "SO_PRIORITY",
             (None, Self::MaxPacingRate) => "SO_MAX_PACING_RATE",
+            (None, Self::UdpSegment) => "UDP_SEGMENT",
             (None, Self::UdpGro) => "UDP_GRO",
             (None, Self::SndBuf) => "SO_SNDBUF",
             (None, _) => "SO_RCVBUF",
@@ -114,6 +119,7 @@ impl SocketOption {
             (None, Self::ReusePort) => 15,
             (None, Self::Priority) => 12,
             (None, Self::MaxPacingRate) => 47,
+            (None, Self::UdpSegment) => 103,
             (None, Self::UdpGro) => 104,
             (None, Self::SndBuf) => 7,
             (None, _) => 8,
@@ -122,7 +128,13 @@ impl SocketOption {
 
     pub(super) fn busy(self) -> Option<BusyOption> {
         match self {
-            Self::SndBuf | Self::RcvBuf | Self::ReusePort | Self::Priority | Self::MaxPacingRate | Self::UdpGro => None,
+            Self::SndBuf
+            | Self::RcvBuf
+            | Self::ReusePort
+            | Self::Priority
+            | Self::MaxPacingRate
+            | Self::UdpSegment
+            | Self::UdpGro => None,
             Self::BusyPoll => Some(BusyOption::BusyPoll),
             Self::IncomingNapiId => Some(BusyOption::IncomingNapiId),
             Self::PreferBusyPoll => Some(BusyOption::PreferBusyPoll),
@@ -169,6 +181,9 @@ pub enum OptionError {
     /// An option that TCP sockets do not have.
     #[error("ENOPROTOOPT: TCP sockets have no such option; buffer sizes and SO_REUSEPORT are given to the builder")]
     NotForTcp,
+    /// UDP_SEGMENT outside of what a datagram can have.
+    #[error("EINVAL: UDP_SEGMENT is 0 to 65535 bytes")]
+    Segment,
     /// SO_PRIORITY beyond what every program may use.
     #[error("EPERM: SO_PRIORITY beyond 0 to {PRIORITY_FREE_MAX} needs CAP_NET_ADMIN")]
     Priority,
@@ -179,6 +194,7 @@ impl From<OptionError> for std::io::Error {
         Self::from_raw_os_error(match error {
             OptionError::Busy(error) => error.errno().number(),
             OptionError::AlreadyBound | OptionError::NotForTcp => libc::ENOPROTOOPT,
+            OptionError::Segment => libc::EINVAL,
             OptionError::Priority => libc::EPERM,
         })
     }

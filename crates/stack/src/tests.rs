@@ -12,6 +12,7 @@ mod neighbours;
 mod readiness;
 mod receive;
 mod room;
+mod segments;
 mod send;
 mod threads;
 mod troubles;

@@ -54,17 +54,17 @@ impl AsyncUdpSocket for UdpSocket {
         if let Some(ecn) = transmit.ecn {
             meta = meta.tos(ecn as u8);
         }
-        let segment_bytes = transmit.segment_size.unwrap_or(transmit.contents.len()).max(1);
-        for (number, segment) in transmit.contents.chunks(segment_bytes).enumerate() {
-            match self.get_ref().send_msg(segment, &meta) {
-                Ok(_) => {}
-                Err(error) if self.has_ended() => return Err(error),
-                Err(error) if number == 0 && error.kind() == io::ErrorKind::WouldBlock => return Err(error),
-                // Lost, as anywhere on the path: QUIC finds out. So are probes of the MTU that are too long for the interface.
-                Err(_) => break,
-            }
+        if let Some(bytes) = transmit.segment_size {
+            // No datagram is as long as 16 bits could not say.
+            meta = meta.segment_bytes(u16::try_from(bytes).unwrap_or(u16::MAX));
         }
-        Ok(())
+        match self.get_ref().send_msg(transmit.contents, &meta) {
+            // What there was no room for is lost, as anywhere on the path: QUIC finds out.
+            Ok(_) => Ok(()),
+            Err(error) if self.has_ended() || error.kind() == io::ErrorKind::WouldBlock => Err(error),
+            // So are probes of the MTU that are too long for the interface.
+            Err(_) => Ok(()),
+        }
     }
 
     fn poll_recv(

@@ -104,7 +104,7 @@ impl SocketSetting {
     /// Whether sockets of this kind have it.
     pub(super) fn check(self, carries: Carries) -> Result<(), Failure> {
         let fits = match self {
-            Self::Engine(SocketOption::UdpGro, _)
+            Self::Engine(SocketOption::UdpSegment | SocketOption::UdpGro, _)
             | Self::Tos(_)
             | Self::Ttl(_)
             | Self::ClassV6(_)
@@ -207,7 +207,7 @@ fn is_busy(option: SocketOption) -> bool {
 
 fn of_engine(level: c_int, name: c_int) -> Option<SocketOption> {
     let same_level = |option: &SocketOption| match option {
-        SocketOption::UdpGro => level == libc::SOL_UDP,
+        SocketOption::UdpSegment | SocketOption::UdpGro => level == libc::SOL_UDP,
         SocketOption::ReusePort => false,
         _ => level == libc::SOL_SOCKET,
     };

@@ -16,7 +16,8 @@ use crate::tables::neighbour::Key;
 use crate::udp::errors::SentError;
 use crate::udp::paths::{PAYLOAD_MAX, UdpPath};
 use crate::udp::queue::UdpInner;
-use crate::udp::send::{Datagram, hold};
+use crate::udp::segments::send_segments;
+use crate::udp::send::Datagram;
 use crate::wire::fragment::{head_len, write};
 use crate::wire::{ETH_LEN, UDP_LEN};
 
@@ -31,6 +32,12 @@ pub(super) fn send_long(
     build: &mut dyn FnMut(&mut [u8]) -> usize,
 ) -> io::Result<usize> {
     let Datagram { len_max, departs } = packet;
+    if path.segment != 0 && len_max <= PAYLOAD_MAX {
+        let mut whole = vec![0; len_max];
+        let len = build(&mut whole);
+        assert!(len <= len_max, "a datagram longer than the slice that it was built in");
+        return send_segments(socket, tables, path, unknown, (&whole[..len], departs));
+    }
     if !path.cut || len_max > PAYLOAD_MAX {
         return Err(too_long(socket, path));
     }
@@ -60,7 +67,7 @@ pub(super) fn send_long(
         let bytes = front + piece.len as usize;
         let went = match unknown {
             None => socket.transmit(tables, path, &class, bytes, &mut fill).map(|_| ()),
-            Some(key) => hold(tables, class, key, bytes, &mut fill),
+            Some(key) => socket.hold(tables, class, key, bytes, &mut fill),
         };
         if let Err(error) = went {
             // Without it the others are of no use.

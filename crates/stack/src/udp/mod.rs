@@ -3,7 +3,7 @@
 //! # Files
 //! `socket` is the public type, `builder` what is known before it is bound; `queue` is its shared half with the receive side,
 //! `deliver` how a poll fills it, `waiting` how a program waits for it and `recv` what it gets (`taken`: in place); `send` is the transmit side, over the
-//! `paths` that a socket remembers, bounded by what is on its way (`sndbuf`), `long` what is cut; `wishes` say what it wants of its
+//! `paths` that a socket remembers, bounded by what is on its way (`sndbuf`), `long` what is cut into fragments, `segments` what is cut into datagrams; `wishes` say what it wants of its
 //! packets, `settings` and `options` set that and more; `notify` is what it is told, `errors` what
 //! became of its datagrams.
 
@@ -16,6 +16,7 @@ mod options;
 mod paths;
 pub(crate) mod queue;
 mod recv;
+mod segments;
 mod send;
 mod settings;
 mod sndbuf;

@@ -41,6 +41,11 @@ impl UdpInner {
                 self.send_buffer.set_limit((asked * 2).max(SNDBUF_MIN));
                 self.tell_writable();
             }
+            SocketOption::UdpSegment => {
+                self.wishes.set_segment(u16::try_from(value).map_err(|_| OptionError::Segment)?);
+                // Release: pairs with the Acquire load in `send` — who sees this number sees the wishes.
+                self.ends_epoch.fetch_add(1, Ordering::Release);
+            }
             SocketOption::UdpGro => self.set_needs(Needs::MERGED, value != 0),
             _ => self.ask_rcvbuf(value),
         }
@@ -61,6 +66,7 @@ impl UdpInner {
                 let rate = self.egress.pacing_rate.load(Ordering::Relaxed);
                 Ok(u32::try_from(rate).map_or(-1, u32::cast_signed))
             }
+            None if option == SocketOption::UdpSegment => Ok(self.wishes.segment().into()),
             None if option == SocketOption::UdpGro => Ok(i32::from(self.needs(Needs::MERGED))),
             None if option == SocketOption::ReusePort => Ok(i32::from(self.reuse != ReusePort::No)),
             None if option == SocketOption::SndBuf => {

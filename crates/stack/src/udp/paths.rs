@@ -33,7 +33,12 @@ pub(crate) struct UdpPath {
     pub(crate) flow_hash: u32,
     /// The transmit queue, if the flow's hash does not choose it.
     pub(crate) tx_queue: Option<u16>,
+    /// Bytes of a datagram that leaves as it is.
     pub(crate) payload_max: usize,
+    /// The same, if longer ones are not cut into segments.
+    pub(crate) packet_max: usize,
+    /// Bytes of the datagrams that a longer buffer is cut into; 0: it is one.
+    pub(crate) segment: usize,
     /// Bytes of the longest packet.
     pub(crate) mtu: usize,
     /// Longer ones are cut, else refused.
@@ -120,12 +125,15 @@ pub(crate) fn resolve(
     let (path_mtu, until) = snapshot.path_mtu(dst.addr, interface.mtu);
     let PathUse { mtu, dont_fragment, cut } = wish.discovery.sending(path_mtu, interface.mtu);
     let (tos, hops) = wish.marks(dst.addr.is_v4());
+    let (packet_max, segment) = (mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX), wish.segment.into());
     let path = UdpPath {
         target,
         template: Template::new(interface.mac, mac, (src, dst), Marks { tos, hops, dont_fragment }),
         flow_hash: interface.egress.rss_hash(&src.socket_addr(0), &dst.socket_addr(0)),
         tx_queue: interface.egress.pick_queue(),
-        payload_max: mtu.saturating_sub(ip_len + UDP_LEN).min(PAYLOAD_MAX),
+        payload_max: if segment == 0 { packet_max } else { packet_max.min(segment) },
+        packet_max,
+        segment,
         mtu,
         cut,
         until,

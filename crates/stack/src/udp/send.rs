@@ -19,6 +19,7 @@ use crate::tables::path::Destination;
 use crate::udp::long::send_long;
 use crate::udp::paths::{self, Resolved, UdpPath};
 use crate::udp::queue::UdpInner;
+use crate::udp::segments::send_segments;
 use crate::udp::sndbuf::Want;
 use crate::udp::wishes::Wish;
 
@@ -79,14 +80,19 @@ impl UdpInner {
         &self,
         tables: &Tables,
         target: Option<Destination>,
-        (len_max, departs): (usize, Option<Instant>),
+        (payload, departs): (&[u8], Option<Instant>),
         wish: &Wish,
-        build: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> io::Result<usize> {
         self.check_told()?;
         let target = target.or_else(|| self.peer()).ok_or_else(|| errno(libc::EDESTADDRREQ))?;
         let Resolved { path, unknown, .. } = self.resolve_for(tables, target, wish)?;
-        self.send_on(tables, &path, unknown, Datagram { len_max, departs }, build)
+        if path.segment != 0 {
+            return send_segments(self, tables, &path, unknown, (payload, departs));
+        }
+        self.send_on(tables, &path, unknown, Datagram { len_max: payload.len(), departs }, &mut |slot| {
+            slot.copy_from_slice(payload);
+            payload.len()
+        })
     }
 
     fn peer(&self) -> Option<Destination> {
@@ -139,7 +145,7 @@ impl UdpInner {
                     return Ok(payload_len);
                 }
             }
-            Some(key) => hold(tables, class, key, head + len_max, &mut fill)?,
+            Some(key) => self.hold(tables, class, key, head + len_max, &mut fill)?,
         }
         let v4 = path.target.dst.addr.is_v4();
         tables.counters.count(if v4 { Counter::UdpOutDatagrams } else { Counter::Udp6OutDatagrams });
@@ -182,10 +188,7 @@ impl UdpInner {
                     }
                     return Ok(true);
                 }
-                Err(TxError::Dropped) => {
-                    let error = full(tables, path, libc::ENOBUFS);
-                    return if self.egress.recverr.load(Ordering::Relaxed) { Err(error) } else { Ok(false) };
-                }
+                Err(TxError::Dropped) => return self.dropped(tables, path),
                 Err(TxError::Down) => {
                     return Err(tables.check_running().err().unwrap_or_else(|| errno(libc::ENETDOWN)));
                 }
@@ -206,9 +209,19 @@ impl UdpInner {
         Err(full(tables, path, libc::ENOBUFS))
     }
 
+    /// The discipline has dropped a packet.
+    ///
+    /// # Errors
+    /// ENOBUFS if the socket wants to know.
+    #[cold]
+    pub(super) fn dropped(&self, tables: &Tables, path: &UdpPath) -> io::Result<bool> {
+        let error = full(tables, path, libc::ENOBUFS);
+        if self.egress.recverr.load(Ordering::Relaxed) { Err(error) } else { Ok(false) }
+    }
+
     /// More than half of the buffer is used: a context that waits for the socket is to hear when it is not any more.
     #[cold]
-    fn ask_for_credit(&self, path: &UdpPath, class: &PacketClass) {
+    pub(super) fn ask_for_credit(&self, path: &UdpPath, class: &PacketClass) {
         if self.send_buffer.wants_nothing() {
             self.ask_device(path, class, Want::Credit);
         }
@@ -265,20 +278,23 @@ fn full(tables: &Tables, path: &UdpPath, code: i32) -> io::Error {
     errno(code)
 }
 
-/// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
-#[cold]
-pub(super) fn hold(
-    tables: &Tables,
-    class: PacketClass,
-    key: Key,
-    len_max: usize,
-    fill: &mut dyn FnMut(&mut [u8]) -> usize,
-) -> io::Result<()> {
-    let mut frame = vec![0; len_max];
-    let len = fill(&mut frame);
-    frame.truncate(len);
-    // Nobody comes again with it.
-    let class = PacketClass { comes_again: false, charged_to: 0, ..class };
-    let reachable = tables.hold_for(key, HeldPacket { frame, class });
-    if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
+impl UdpInner {
+    /// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
+    #[cold]
+    pub(super) fn hold(
+        &self,
+        tables: &Tables,
+        class: PacketClass,
+        key: Key,
+        len_max: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> io::Result<()> {
+        let mut frame = vec![0; len_max];
+        let len = fill(&mut frame);
+        frame.truncate(len);
+        // Nobody comes again with it.
+        let class = PacketClass { comes_again: false, charged_to: 0, ..class };
+        let reachable = tables.hold_for(key, HeldPacket { frame, class });
+        if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
+    }
 }

@@ -195,6 +195,7 @@ pub struct SendMeta {
     pub(super) ifindex: u32,
     pub(super) tos: Option<u8>,
     pub(super) ttl: Option<u8>,
+    pub(super) segment_bytes: Option<u16>,
     pub(super) departs_ns: Option<u64>,
 }
 
@@ -230,6 +231,14 @@ impl SendMeta {
     #[must_use]
     pub fn ttl(mut self, ttl: u8) -> Self {
         self.ttl = Some(ttl);
+        self
+    }
+
+    /// Cut into datagrams of so many bytes, of which the last may be shorter (`UDP_SEGMENT`); 0: not cut. At most 128, none longer than a packet of
+    /// the path. A non-blocking call that finds room for some only gives how many bytes these have; the rest is for another call.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u16) -> Self {
+        self.segment_bytes = Some(bytes);
         self
     }
 

@@ -186,10 +186,11 @@ impl UdpSocket {
     /// Sends one datagram as `meta` says: where to, from which own address, with which class.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to); `EINVAL` for a source that is not an own address of the family, and for a time to live of 0.
+    /// As [`send_to`](Self::send_to); `EINVAL` for a source that is not an own address of the family, for a time to live of 0 and for more than
+    /// 128 segments; `EMSGSIZE` for segments that are longer than a packet of the path.
     pub fn send_msg(&self, payload: &[u8], meta: &SendMeta) -> io::Result<usize> {
-        let SendMeta { to, src_ip, ifindex, tos, ttl, departs_ns } = *meta;
-        if src_ip.is_none() && ifindex == 0 && tos.is_none() && ttl.is_none() {
+        let SendMeta { to, src_ip, ifindex, tos, ttl, segment_bytes, departs_ns } = *meta;
+        if src_ip.is_none() && ifindex == 0 && tos.is_none() && ttl.is_none() && segment_bytes.is_none() {
             let departs = departs_ns.map(|ns| Instant { ns });
             return self.send_departing(to, payload.len(), departs, |slot| copy(slot, payload));
         }
@@ -197,14 +198,10 @@ impl UdpSocket {
             return Err(errno(libc::EINVAL));
         }
         let target = to.map(|to| self.target(&to)).transpose()?;
-        let wish = self.inner.wishes.get().with(
-            tos,
-            ttl,
-            src_ip.filter(|ip| !ip.is_unspecified()).map(Addr::from_ip),
-            ifindex,
-        );
+        let src = src_ip.filter(|ip| !ip.is_unspecified()).map(Addr::from_ip);
+        let wish = self.inner.wishes.get().with(tos, ttl, src, ifindex).in_segments(segment_bytes);
         let (tables, when) = (&self.udp.tables, departs_ns.map(|ns| Instant { ns }));
-        self.inner.send_wished(tables, target, (payload.len(), when), &wish, &mut |slot| copy(slot, payload))
+        self.inner.send_wished(tables, target, (payload, when), &wish)
     }
 
     /// The pending error (`SO_ERROR`), which is pending no more: what a host or a router has said of a datagram that was sent, such

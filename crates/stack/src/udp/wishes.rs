@@ -4,7 +4,7 @@
 //! A path is worked out for it and remembered with its headers; a change makes the socket's paths to be worked out again.
 //! So no packet looks at it.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use napier_core::fragments::MtuDiscovery;
 
@@ -32,6 +32,8 @@ pub(crate) struct Wishes {
     pub(super) tos: [AtomicU8; 2],
     pub(super) hops: [AtomicU8; 2],
     discovery: AtomicU8,
+    /// `UDP_SEGMENT`; 0: none.
+    segment: AtomicU16,
     /// 0: any.
     ifindex: AtomicU32,
 }
@@ -42,6 +44,7 @@ impl Default for Wishes {
             tos: [const { AtomicU8::new(0) }; 2],
             hops: [const { AtomicU8::new(TTL) }; 2],
             discovery: AtomicU8::new(MtuDiscovery::Want as u8),
+            segment: AtomicU16::new(0),
             ifindex: AtomicU32::new(0),
         }
     }
@@ -56,6 +59,8 @@ pub(crate) struct Wish {
     pub(super) discovery: MtuDiscovery,
     /// The source address, if it is not the socket's or what the way has.
     pub(super) src: Option<Addr>,
+    /// Bytes of the datagrams that a buffer is cut into; 0: it is one.
+    pub(super) segment: u16,
     ifindex: u32,
 }
 
@@ -69,6 +74,7 @@ impl Wishes {
             hops: both(&self.hops),
             discovery: self.discovery(),
             src: None,
+            segment: self.segment(),
             ifindex: self.ifindex(),
         }
     }
@@ -84,6 +90,14 @@ impl Wishes {
 
     pub(super) fn set_discovery(&self, discovery: MtuDiscovery) {
         self.discovery.store(discovery as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn segment(&self) -> u16 {
+        self.segment.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_segment(&self, bytes: u16) {
+        self.segment.store(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn ifindex(&self) -> u32 {
@@ -115,6 +129,12 @@ impl Wish {
     pub(super) fn by_its_interface(&self, target: Destination) -> Destination {
         let scope = if self.ifindex == 0 { target.scope } else { self.ifindex };
         Destination { scope, ..target }
+    }
+
+    /// Cut into datagrams of so many bytes, if a call says how many.
+    pub(super) fn in_segments(mut self, bytes: Option<u16>) -> Self {
+        self.segment = bytes.unwrap_or(self.segment);
+        self
     }
 
     /// With what one call wants instead.
