@@ -6,6 +6,7 @@
 //!   unknown ---------> reachable ---------> stale ---------------> delay ---------> probe
 //!      ^                   ^                  |                       |               |  asked up to 3 times,
 //!      |                   +------------------+--------- answer ------+---------------+  a second apart
+//!      |                   +------- something that was sent to it is acknowledged ----+
 //!      +-------------------------------------------------- no answer -----------------+
 //! ```
 //!
@@ -152,6 +153,18 @@ impl Nud {
     #[must_use]
     pub fn used(self, now: Instant) -> Option<Self> {
         (self == Self::Stale).then_some(Self::Delay { until: now + DELAY })
+    }
+
+    /// A peer has acknowledged what went to this address; what is believed from now on, if that changes. So a neighbour that is heard from in this
+    /// way is not asked. Source: `net/ipv4/tcp_input.c tcp_ack` with `sk_dst_confirm`, `include/net/neighbour.h neigh_confirm`; RFC 4861 section 7.3.1. `draw` is
+    /// any number.
+    #[must_use]
+    pub fn confirmed(self, now: Instant, draw: u64) -> Option<Self> {
+        match self {
+            // What is sure is not looked at again, however many acknowledgements come.
+            Self::Permanent | Self::Reachable { .. } => None,
+            Self::Stale | Self::Delay { .. } | Self::Probe { .. } => Some(Self::reachable(now, draw)),
+        }
     }
 
     /// When [`ended`](Self::ended) is to be asked.

@@ -101,6 +101,21 @@ fn what_ends_and_when() {
     assert_eq!(Nud::Probe { asked: 3, next: NOW }.ended(NOW), Ended::Forgotten);
 }
 
+#[test]
+fn what_is_acknowledged_confirms_what_is_in_doubt() {
+    for nud in all() {
+        let doubted = !matches!(nud, Nud::Permanent | Nud::Reachable { .. });
+        assert_eq!(nud.confirmed(NOW, 0), doubted.then(sure), "{nud:?}");
+    }
+    // One that is used and acknowledges is never asked.
+    let mut nud = sure();
+    for _ in 0..10 {
+        let now = nud.ends().instant().expect("a time");
+        assert_eq!(nud.ended(now), Ended::Becomes(Nud::Stale));
+        nud = Nud::Stale.used(now).and_then(|nud| nud.confirmed(now, 0)).expect("in doubt");
+    }
+}
+
 /// A neighbour that is gone without a word, and is used, is asked for anew in bounded time.
 #[test]
 fn a_dead_neighbour_is_forgotten_in_bounded_time() {

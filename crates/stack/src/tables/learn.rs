@@ -40,6 +40,18 @@ impl Tables {
         }
     }
 
+    /// A neighbour has acknowledged what went to `mac`.
+    #[cold]
+    pub(crate) fn confirmed(&self, key: Key, mac: [u8; 6]) {
+        // Most often another connection by the same gateway has said so.
+        let known = self.snapshot.load().neighbours.get(key);
+        if key.confirmed(known, mac, Clock.now()).is_some()
+            && let Some(mut writing) = self.lock_or_leave(|| Note::Confirmed(key, mac))
+        {
+            writing.confirmed(key, mac);
+        }
+    }
+
     /// A packet whose neighbour was unknown at the last look: sends it, or keeps it and asks. False if the neighbour does not answer.
     pub(crate) fn hold_for(&self, key: Key, held: HeldPacket) -> bool {
         let mut held = Some(held);
@@ -115,6 +127,14 @@ impl Writing<'_> {
             && let Some(nud) = known.nud.used(Clock.now())
         {
             self.believe(key, Neighbour { nud, ..known });
+        }
+    }
+
+    /// A neighbour has acknowledged what went to `mac`.
+    pub(crate) fn confirmed(&mut self, key: Key, mac: [u8; 6]) {
+        let known = self.ns.snapshot.load().neighbours.get(key);
+        if let Some(sure) = key.confirmed(known, mac, Clock.now()) {
+            self.believe(key, sure);
         }
     }
 

@@ -44,6 +44,21 @@ pub(crate) struct Key {
     pub(crate) addr: Addr,
 }
 
+impl Key {
+    /// Any number. When an answer was good for long enough need not be a secret, only spread.
+    fn draw(&self, now: Instant) -> u64 {
+        let (high, low) = self.addr.words();
+        (high ^ low ^ now.ns).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
+    }
+
+    /// What is believed of a neighbour that has acknowledged what went to `mac`, if that changes.
+    pub(crate) fn confirmed(&self, known: Option<Neighbour>, mac: [u8; 6], now: Instant) -> Option<Neighbour> {
+        let known = known.filter(|known| known.mac == mac)?;
+        let nud = known.nud.confirmed(now, self.draw(now))?;
+        Some(Neighbour { nud, ..known })
+    }
+}
+
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) mac: [u8; 6],
@@ -99,10 +114,7 @@ pub(crate) struct Said {
 impl Said {
     pub(crate) fn news(&self, known: Option<Neighbour>, asked: bool, now: Instant) -> News {
         let Self { mac, word, force, key } = *self;
-        // When an answer was good for long enough need not be a secret, only spread.
-        let (high, low) = key.addr.words();
-        let draw = (high ^ low ^ now.ns).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        Neighbour::hear(known, mac, (word, force), asked, (now, draw))
+        Neighbour::hear(known, mac, (word, force), asked, (now, key.draw(now)))
     }
 }
 

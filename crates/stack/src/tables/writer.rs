@@ -68,6 +68,8 @@ pub(crate) enum Note {
     Heard(Said),
     /// A path goes by a neighbour that may not be there any more.
     Used(Key),
+    /// A neighbour has acknowledged what went to this Ethernet address.
+    Confirmed(Key, [u8; 6]),
     /// Something of what is believed of neighbours has ended.
     Age,
     /// A router on the way to this address takes no longer packets.
@@ -81,7 +83,9 @@ pub(crate) enum Note {
 impl Note {
     fn weight(&self) -> u64 {
         match self {
-            Self::Heard(_) | Self::Used(_) | Self::Age | Self::Lower(..) | Self::Settle(..) => NOTE_BYTES,
+            Self::Heard(_) | Self::Used(_) | Self::Confirmed(..) | Self::Age | Self::Lower(..) | Self::Settle(..) => {
+                NOTE_BYTES
+            }
             Self::Hold(_, held) => NOTE_BYTES + held.truesize() as u64,
         }
     }
@@ -167,7 +171,9 @@ impl Tables {
         let max = match &note {
             // One for each question that is out, so there are not many; what was asked for must be settled.
             Note::Settle(..) => u64::MAX >> 1,
-            Note::Heard(_) | Note::Used(_) | Note::Age | Note::Lower(..) | Note::Hold(..) => LEFT_BYTES_MAX,
+            Note::Heard(_) | Note::Used(_) | Note::Confirmed(..) | Note::Age | Note::Lower(..) | Note::Hold(..) => {
+                LEFT_BYTES_MAX
+            }
         };
         match self.writers.writer.post_weighed(note, weight, max) {
             Ok(None) => {}
@@ -176,8 +182,8 @@ impl Tables {
             Err(lost) => match lost.0 {
                 Note::Hold(..) => self.counters.count(Counter::NeighUnresolvedDiscards),
                 Note::Heard(_) | Note::Settle(..) => self.counters.count(Counter::NeighTableFulls),
-                // Comes again: with the next path, tick or packet that is too long.
-                Note::Used(_) | Note::Age | Note::Lower(..) => {}
+                // Comes again: with the next path, tick or packet that is too long. One that is not confirmed is asked.
+                Note::Used(_) | Note::Confirmed(..) | Note::Age | Note::Lower(..) => {}
             },
         }
         None
@@ -249,6 +255,7 @@ impl<'a> Writing<'a> {
             match note {
                 Note::Heard(said) => self.heard(said),
                 Note::Used(key) => self.used(key),
+                Note::Confirmed(key, mac) => self.confirmed(key, mac),
                 Note::Age => self.age(Clock.now()),
                 Note::Lower(dst, path) => self.lower(dst, path),
                 // Nobody hears whether the neighbour can be reached; the next packet asks again.
@@ -267,7 +274,7 @@ impl<'a> Writing<'a> {
             match note {
                 Note::Hold(..) => counters.count(Counter::NeighUnresolvedDiscards),
                 Note::Heard(_) => counters.count(Counter::NeighTableFulls),
-                Note::Used(_) | Note::Age | Note::Lower(..) => {}
+                Note::Used(_) | Note::Confirmed(..) | Note::Age | Note::Lower(..) => {}
                 Note::Settle(key, ..) => {
                     let late = self.pending.end(key);
                     self.ns.counters.add(Counter::NeighUnresolvedDiscards, late);

@@ -51,8 +51,14 @@ impl OwnedConn<'_> {
         if taken.heard {
             self.heard = now;
         }
-        if taken.advances && !self.orphan {
-            self.got_on = now;
+        if taken.advances {
+            if !self.orphan {
+                self.got_on = now;
+            }
+            if self.outlet.route.is_doubted() {
+                let (una, _) = self.machine.sender.under_way();
+                self.outlet.route.confirm(tables, una);
+            }
         }
         if taken.bytes > 0 {
             self.received();

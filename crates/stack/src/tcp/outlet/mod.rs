@@ -114,6 +114,9 @@ impl Outlet {
     pub(super) fn send(&mut self, tables: &Tables, departure: &Departure, data: Data<'_>) {
         self.hold_kicks();
         self.route.refresh(tables);
+        if departure.len > 0 && !departure.again {
+            self.route.leaves(departure.seq);
+        }
         let total = self.route.heads.frame_bytes(departure);
         self.note(tables, departure, total);
         let Some(interface) = &self.route.interface else {

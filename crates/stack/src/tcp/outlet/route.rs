@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use napier_core::neighbour::Nud;
+use napier_core::tcp::seq::Seq;
 use napier_core::time::{Deadline, Instant};
 use napier_sys::clock::Clock;
 
@@ -29,6 +30,8 @@ pub(in crate::tcp) struct Route {
     pub(in crate::tcp) class: PacketClass,
     /// None: has to be asked for.
     pub(super) mac: Option<[u8; 6]>,
+    /// It is not sure that the neighbour is still there.
+    doubted: bool,
     /// Bytes of the longest packet that the way takes.
     mtu: usize,
     /// Bytes of it behind the IP header and the first 20 of TCP's.
@@ -42,6 +45,8 @@ pub(in crate::tcp) struct Route {
     pub(super) next_hop: Option<Key>,
     /// What the connection has found out by itself of the way.
     found: Option<PathMtu>,
+    /// Of a doubted neighbour: the first byte that went to it for the first time since.
+    proof: Option<Seq>,
 }
 
 impl Route {
@@ -50,11 +55,25 @@ impl Route {
 
     pub(in crate::tcp) fn new(tables: &Tables, local: End, target: Destination) -> Self {
         let class = PacketClass { comes_again: true, ..PacketClass::of_flow(0) };
-        let (interface, next_hop, mac, found) = (None, None, None, None);
+        let (interface, next_hop, mac, found, proof) = (None, None, None, None, None);
         let (mtu, until) = (MTU_UNKNOWN, Deadline::NEVER);
         let heads = Heads::new([0; 6], [0; 6], local, target.dst);
-        let mut route =
-            Self { local, target, made_at: 0, interface, next_hop, mac, class, mtu, segment: 0, until, heads, found };
+        let mut route = Self {
+            local,
+            target,
+            made_at: 0,
+            interface,
+            next_hop,
+            mac,
+            doubted: false,
+            class,
+            mtu,
+            segment: 0,
+            until,
+            heads,
+            found,
+            proof,
+        };
         route.resolve(tables);
         route
     }
@@ -101,6 +120,8 @@ impl Route {
         let neighbour = snapshot.neighbours.get(way.next_hop);
         self.next_hop = Some(way.next_hop);
         self.mac = neighbour.map(|n| n.mac);
+        self.doubted = neighbour.is_some_and(|n| !matches!(n.nud, Nud::Permanent | Nud::Reachable { .. }));
+        self.proof = None;
         (self.mtu, self.until) = snapshot.path_mtu(dst.addr, interface.mtu);
         self.found = self.found.filter(|found| found.until > Clock.now());
         if let Some(PathMtu { bytes, until }) = self.found
@@ -113,6 +134,30 @@ impl Route {
         self.interface = Some(interface.clone());
         if neighbour.is_some_and(|n| n.nud == Nud::Stale) {
             tables.used(way.next_hop);
+        }
+    }
+
+    #[inline]
+    pub(in crate::tcp) fn is_doubted(&self) -> bool {
+        self.doubted
+    }
+
+    /// Data leave for the first time, with this number.
+    #[inline]
+    pub(super) fn leaves(&mut self, seq: Seq) {
+        if self.doubted && self.proof.is_none() {
+            self.proof = Some(seq);
+        }
+    }
+
+    /// The peer has acknowledged all before `una`. An acknowledgement of what went to another address before says nothing of this one.
+    #[cold]
+    pub(in crate::tcp) fn confirm(&mut self, tables: &Tables, una: Seq) {
+        if let (Some(proof), Some(key), Some(mac)) = (self.proof, self.next_hop, self.mac)
+            && una.is_after(proof)
+        {
+            self.doubted = false;
+            tables.confirmed(key, mac);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tables of the rules, and segments fed to a name space by hand.
 
 mod challenge;
+mod confirmed;
 mod crossing;
 mod keep_alive;
 mod limits;
