@@ -40,7 +40,7 @@ fn model(body: impl Fn() + Send + Sync + 'static) {
     check(None, body);
 }
 
-/// Runs a model of three threads, with at most this many preemptions per run.
+/// Runs a model of three threads, or of long ones, with at most this many preemptions per run.
 fn model_preempted(preemptions_max: usize, body: impl Fn() + Send + Sync + 'static) {
     check(Some(preemptions_max), body);
 }
