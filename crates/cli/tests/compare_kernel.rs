@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{NAPIER, Running, has, rows, said, signal, two_cpus};
-use napier_testkit::in_time_enough;
+use napier_testkit::{in_time_enough, python};
 use serde_json::Value;
 
 /// Short runs at a load that every machine sustains for a while.
@@ -162,7 +162,7 @@ fn long_run(mode: &str, server: &[&str]) -> Child {
 /// What `tests/run/reader.py`, which is none of ours, finds in a process: its sockets or epoll instances, without their numbers.
 fn settings(pid: &str, kind: &str) -> Vec<Vec<u64>> {
     let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/reader.py");
-    let output = Command::new("python3").args([reader, "fds", pid]).output().expect("python3 is installed");
+    let output = Command::new(python()).args([reader, "fds", pid]).output().expect("python3 is installed");
     let Ok(found) = serde_json::from_slice::<Value>(&output.stdout) else { return Vec::new() };
     let found: Vec<Vec<u64>> = serde_json::from_value(found[kind].clone()).expect("numbers");
     found.into_iter().map(|one| one[1..].to_vec()).collect()
@@ -226,7 +226,7 @@ fn what_a_program_makes_in_a_run_is_set_too() {
         return;
     }
     let port = (18_000 + std::process::id() % 2000).to_string();
-    let _napier = Running(long_run("suspend20", &["python3", "-uc", EPOLL_FOR_EACH, &port]));
+    let _napier = Running(long_run("suspend20", &[python(), "-uc", EPOLL_FOR_EACH, &port]));
     let pid = || {
         let is_server = |line: &&String| line.contains("python3 -uc") && !line.contains("internal-init");
         let lines = running(&port);

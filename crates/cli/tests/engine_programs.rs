@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use common::{NAPIER, Running, has, started};
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use napier_testnet::{self as net, Veth, VethConfig};
 use peer::{echoes, sees_the_end};
 
@@ -38,7 +38,7 @@ impl Stand {
     /// A part of the script under the engine.
     fn program(&self, args: &[&str]) -> Running {
         let mut command = Command::new(NAPIER);
-        command.args(["run", "--engine", "--", "python3", "-u", PROGRAMS]).args(args);
+        command.args(["run", "--engine", "--", python(), "-u", PROGRAMS]).args(args);
         command.stdout(Stdio::piped()).stdin(Stdio::null());
         Running(self.pair.left().netns().run(|| command.spawn()).expect("entered").expect("it starts"))
     }

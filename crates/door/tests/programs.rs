@@ -12,7 +12,7 @@ use napier_linux::process::{Program, Signals};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use napier_testnet::{self as net, Veth, VethConfig, ip};
 use peer::{echoes, sees_the_end};
 
@@ -76,13 +76,13 @@ impl Stand {
     /// A part of the script, and what it says.
     fn program(&self, args: &[&str]) -> (Started, BufReader<PipeReader>) {
         let (reader, writer) = std::io::pipe().expect("a pipe");
-        let mut command = Command::new("python3");
+        let mut command = Command::new(python());
         command.args(["-u", PROGRAMS]).args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
         let start = || {
             let engine = EngineAt::find(None).expect("it is open");
             let signals = Signals::take().expect("a descriptor");
             let (program, ends) = Program::start_held(&mut command, &signals, engine.pid()).expect("it starts");
-            engine.serve("python3", &ends).expect("it is served");
+            engine.serve(python(), &ends).expect("it is served");
             program.pid()
         };
         let pid = self.pair.left().netns().run(start).expect("entered");

@@ -7,6 +7,8 @@ use std::fmt::{Arguments, Display};
 use std::io::Write as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -51,6 +53,17 @@ pub fn in_time_enough<T>(what: &str, first: Duration, mut measure: impl FnMut(Du
         assert!(begun.elapsed() < PATIENCE, "in {length:?} there was nothing yet: {what}");
         length *= 2;
     }
+}
+
+/// The Python interpreter itself. What the search path names may be a launcher that takes longer than the script of a test.
+#[must_use]
+pub fn python() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let told = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok();
+        let path = told.and_then(|output| String::from_utf8(output.stdout).ok()).map(|path| path.trim().to_owned());
+        path.filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".to_owned())
+    })
 }
 
 /// Numbers that look random and are the same in every run; made from a seed.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use napier_linux::Netns;
-pub(crate) use napier_testkit::Folder;
+pub(crate) use napier_testkit::{Folder, python};
 use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 
 pub(crate) const NAPIER: &str = env!("CARGO_BIN_EXE_napier");
@@ -94,7 +94,7 @@ asyncio.run(main())
 
 /// The server of [`ECHO`], and its process.
 pub(crate) fn echo_server(netns: &Netns, at: (&str, u16), pause_ms: u32) -> (Running, String) {
-    let mut command = Command::new("python3");
+    let mut command = Command::new(python());
     command.args(["-c", ECHO, at.0, &at.1.to_string(), &pause_ms.to_string()]).stdout(Stdio::piped());
     let mut running = Running(netns.run(move || command.spawn()).expect("entered").expect("it starts"));
     let pid = line(running.0.stdout.take());

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::process::{Output, Stdio};
 
 use napier_linux::Netns;
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use serde_json::Value;
 
 use super::bench::{Bench, end, kill, stderr};
@@ -25,7 +25,7 @@ struct Pod {
 impl Pod {
     fn new(bench: &Bench, port: u16) -> Self {
         let netns = Netns::new().expect("the pair has some too");
-        let mut command = bench.command("python3");
+        let mut command = bench.command(python());
         command.args([ECHO, "epoll", &port.to_string(), "0.0.0.0"]).stdout(Stdio::piped());
         let mut server = Running(netns.run(|| command.spawn()).expect("entered").expect("it starts"));
         let pid = line(server.0.stdout.take()).trim().parse().expect("its number");

@@ -1,5 +1,6 @@
 //! A pair of interfaces, napier inside of its namespace, and a reader that is none of ours.
 
+use napier_testkit::python;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -77,7 +78,7 @@ impl Bench {
     /// `napier run --dev server --mode MODE MORE -- python3 -c SCRIPT`, running; and the first line that the script prints.
     pub(crate) fn python(&self, mode: &str, more: &[&str], script: &str) -> (Running, String) {
         let mut command = self.command(NAPIER);
-        command.args(["run", "--dev", "server", "--mode", mode]).args(more).args(["--", "python3", "-uc", script]);
+        command.args(["run", "--dev", "server", "--mode", mode]).args(more).args(["--", python(), "-uc", script]);
         self.begin(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 
@@ -97,7 +98,7 @@ impl Bench {
 
     /// A program that runs in Python by itself, and the number that it prints.
     pub(crate) fn script(&self, script: &str) -> (Running, u32) {
-        let (running, pid) = self.begin(self.command("python3").args(["-uc", script]).stdout(Stdio::piped()));
+        let (running, pid) = self.begin(self.command(python()).args(["-uc", script]).stdout(Stdio::piped()));
         (running, pid.parse().expect("a number"))
     }
 
@@ -161,7 +162,7 @@ impl Bench {
 
     fn read(&self, what: &str, number: u32) -> Value {
         let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/reader.py");
-        let output = self.output(Command::new("python3").args([reader, what, &number.to_string()]));
+        let output = self.output(Command::new(python()).args([reader, what, &number.to_string()]));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("JSON")
     }

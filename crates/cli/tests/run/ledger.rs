@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use serde_json::{Value, json};
 
 use super::bench::{Bench, end, kill, stderr};
@@ -82,8 +82,8 @@ print(have)
 ";
     let program = |how: &[&str], mode: &str, script: &str| {
         let napier = [NAPIER, "run", "--dev", "server", "--mode", mode, "--json"];
-        let args = [&["-c", SUPERVISOR][..], &napier, how, &["--", "python3", "-c", script]].concat();
-        let output = bench.output(bench.command("python3").args(args));
+        let args = [&["-c", SUPERVISOR][..], &napier, how, &["--", python(), "-c", script]].concat();
+        let output = bench.output(bench.command(python()).args(args));
         assert!(output.status.success(), "{}", stderr(&output));
         let found: Value = serde_json::from_str(&text(&output)).expect("JSON");
         assert_eq!(found["values"], json!([[0, 0], [0, 0], [0, 0]]), "{found}");
@@ -153,7 +153,7 @@ fn a_services_own_folder_is_not_the_journals() {
     let service = |name: &str, mode: &str| {
         let mut command = bench.command(NAPIER);
         command.env("STATE_DIRECTORY", bench.folder.file(name));
-        command.args(["run", "--dev", "server", "--mode", mode, "--", "python3", "-uc", WAITS]);
+        command.args(["run", "--dev", "server", "--mode", mode, "--", python(), "-uc", WAITS]);
         command
     };
     let (running, pid) = bench.begin(service("one", "suspend20").stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -226,7 +226,7 @@ fn what_a_program_closes_is_closed() {
     let Some(bench) = Bench::new("what_a_program_closes_is_closed") else { return };
     bench.run("ip", &["link", "set", "lo", "up"]);
     for how in [&["--mode", "busy-read"][..], &["--mode", "base", "--steer"]] {
-        let args = [&["run", "--dev", "server"], how, &["--", "python3", "-c", CLOSES]].concat();
+        let args = [&["run", "--dev", "server"], how, &["--", python(), "-c", CLOSES]].concat();
         let output = bench.napier(&args);
         // A listener is copied once in its life, for a moment: what is bound in that moment finds the port taken (docs/run.md).
         assert_eq!(text(&output), "True 0 True\n", "{how:?}: {}", stderr(&output));
@@ -284,7 +284,7 @@ os.symlink(os.path.realpath(sys.executable), name)
 subprocess.run([name, '-c', sys.argv[2]], check=True)
 ";
     let folder = bench.folder.file(".");
-    let program = ["python3", "-c", named, &folder, script];
+    let program = [python(), "-c", named, &folder, script];
     let output = bench.napier(&[&["run", "--dev", "server", "--mode", "suspend20", "--"], &program[..]].concat());
     let said = stderr(&output);
     assert!(said.contains(r"\u{1b}[31mX\n\r") && said.contains("changed the parameters"), "{said:?}");

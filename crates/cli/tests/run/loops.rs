@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use serde_json::Value;
 
 use super::bench::{Bench, end, stderr};
@@ -45,11 +45,11 @@ pub(super) fn built(test: &str, bench: &Bench, name: &str, libraries: &[&str]) -
 fn refereed(bench: &Bench, mode: &str, more: &[&str], program: &[&str]) -> Value {
     let go = bench.folder.file("go");
     let _ = std::fs::remove_file(&go);
-    let mut peer = Command::new("python3");
+    let mut peer = Command::new(python());
     peer.arg(source("peer.py")).stderr(Stdio::null());
     let _peer = Running(bench.client().netns().run(|| peer.spawn()).expect("entered").expect("it starts"));
     let mut command = bench.command(NAPIER);
-    command.args(["run", "--dev", "server", "--mode", mode]).args(more).args(["--", "python3"]);
+    command.args(["run", "--dev", "server", "--mode", mode]).args(more).args(["--", python()]);
     command.args([&source("referee.py"), &go]).args(program).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut running, pid) = bench.begin(&mut command);
     let pid = pid.parse().expect("a number");
@@ -104,7 +104,7 @@ fn a_loop_of_epoll_waits_as_without_a_mode() {
 fn asyncio_goes_on_as_without_a_mode() {
     let test = "asyncio_goes_on_as_without_a_mode";
     let Some(bench) = Bench::new(test) else { return };
-    under_all_modes(test, &bench, &["python3", &source("asyncio_loop.py")]);
+    under_all_modes(test, &bench, &[python(), &source("asyncio_loop.py")]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn how_long_loops_take() {
         own("libuv_loop", &["-luv"]),
         own("libevent_loop", &["-levent"]),
         own("libev_loop", &["-lev"]),
-        Some(vec!["python3".to_owned(), source("asyncio_loop.py")]),
+        Some(vec![python().to_owned(), source("asyncio_loop.py")]),
         has(test, "node").then(|| vec!["node".to_owned(), source("node_loop.js")]),
         fetched(test, &bench, "tokio"),
         fetched(test, &bench, "netty"),
@@ -264,7 +264,7 @@ for _ in range(20):
     e.poll(0.01)
 print(list(counts) == before)
 ";
-    let output = bench.napier(&["run", "--dev", "server", "--mode", "fullbusy", "--", "python3", "-c", script]);
+    let output = bench.napier(&["run", "--dev", "server", "--mode", "fullbusy", "--", python(), "-c", script]);
     assert_eq!(
         (output.status.code(), crate::common::text(&output).as_str()),
         (Some(0), "True\n"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use napier_testkit::{PATIENCE, eventually};
+use napier_testkit::{PATIENCE, eventually, python};
 use serde_json::Value;
 
 use super::bench::{Bench, stderr};
@@ -65,7 +65,7 @@ fn told(bench: &Bench, way: &str, mode: &str, port: u16) -> Told {
     let echo = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/echo.py");
     let dev = bench.server().name().to_owned();
     let mut command = bench.command(NAPIER);
-    command.args(["run", "--dev", &dev, "--mode", mode, "--must-act", "--json", "--", "python3", echo, way]);
+    command.args(["run", "--dev", &dev, "--mode", mode, "--must-act", "--json", "--", python(), echo, way]);
     command.arg(port.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut running, pid): (Running, String) = bench.begin(&mut command);
     // At first a server has nothing to do: then it is in its wait whenever it is looked at, on a busy machine too.

@@ -1,5 +1,6 @@
 //! `--steer`: each of a program's listeners gets the connections of one instance.
 
+use napier_testkit::python;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -39,7 +40,7 @@ fn each_listener_gets_the_connections_of_one_instance() {
     // Instances of each worker.
     let ask = || {
         let mut seen: BTreeMap<String, std::collections::BTreeSet<String>> = BTreeMap::new();
-        let client = || Command::new("timeout").args(["30", "python3", "-c", ASKS]).output();
+        let client = || Command::new("timeout").args(["30", python(), "-c", ASKS]).output();
         let output = bench.client().netns().run(client).expect("entered").expect("it starts");
         assert!(output.status.success(), "{}", stderr(&output));
         for line in String::from_utf8_lossy(&output.stdout).lines() {

@@ -1,5 +1,6 @@
 //! `--strict`: in force before the call returns, and how long it takes without; and what is put into a program.
 
+use napier_testkit::python;
 use std::process::Stdio;
 
 use super::bench::{Bench, end, stderr};
@@ -67,7 +68,7 @@ fn a_descriptor_has_its_mode_before_the_call_returns() {
     let at_first = bench.napis();
     bench.run("ip", &["link", "set", "lo", "up"]);
     for (mode, script, said) in [("suspend20", EPOLLS, "5\n"), ("busy-read", SOCKETS, "denied\n")] {
-        let args = ["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-c", script];
+        let args = ["run", "--dev", "server", "--mode", mode, "--strict", "--", python(), "-c", script];
         let output = bench.napier(&args);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), said), "{}", stderr(&output));
         assert_eq!(stderr(&output), "");
@@ -118,7 +119,7 @@ fn a_program_goes_on_when_the_command_that_answers_it_was_killed() {
         let folder = bench.folder.file(mode);
         std::fs::create_dir(&folder).expect("made");
         let mut command = bench.command(NAPIER);
-        command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-uc", MAKES, &folder]);
+        command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", python(), "-uc", MAKES, &folder]);
         let (running, _) = bench.begin(command.stdout(Stdio::piped()).stderr(Stdio::null()));
         let said = || std::fs::read_to_string(format!("{folder}/said")).unwrap_or_default();
         let names = ["first", "worker", "user", "daemon"];
@@ -137,7 +138,7 @@ fn a_program_goes_on_when_the_command_that_answers_it_was_killed() {
         bench.undo(&[]);
         // The same end where the command was not killed.
         let mut command = bench.command(NAPIER);
-        command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", "python3", "-uc", MAKES, &folder]);
+        command.args(["run", "--dev", "server", "--mode", mode, "--strict", "--", python(), "-uc", MAKES, &folder]);
         assert!(bench.output(&mut command).status.success());
         napier_testkit::eventually("and with the command", || keepers(&folder_of(&bench)) == 0);
         assert!(bench.is_clean());
@@ -208,7 +209,7 @@ fn a_socket_is_of_the_control_group_of_its_program() {
         napier_testkit::skip!(test, "no control group can be made: {}", stderr(&mounted));
         return;
     }
-    let args = ["run", "--dev", "server", "--mode", "busy-read", "--strict", "--", "python3", "-c", GROUPED, &group];
+    let args = ["run", "--dev", "server", "--mode", "busy-read", "--strict", "--", python(), "-c", GROUPED, &group];
     let output = bench.napier(&args);
     let removed = std::fs::remove_dir(&group);
     assert!(bench.output(bench.command("umount").arg(&groups)).status.success());
@@ -251,7 +252,7 @@ os.execvp('python3', ['python3', '-c', 'print(open(\"/proc/self/maps\").read().c
     let run = |more: &[&str], program: &[&str]| {
         bench.napier(&[&["run", "--dev", "server", "--mode", "fullbusy"], more, &["--"], program].concat())
     };
-    let output = run(&[], &["python3", "-c", script]);
+    let output = run(&[], &[python(), "-c", script]);
     assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), "True\n"), "{}", stderr(&output));
     // What no library can be loaded into is refused.
     let static_program = bench.folder.file("static");
@@ -316,7 +317,7 @@ print('ms until in force over 100 descriptors: median %.2f, 90 of 100 %.2f, long
 ";
     for round in 0..3 {
         let mut command = bench.command(NAPIER);
-        let args = ["run", "--dev", "server", "--mode", "suspend20", "--", "python3", "-c", script];
+        let args = ["run", "--dev", "server", "--mode", "suspend20", "--", python(), "-c", script];
         let output = bench.output(command.args(args));
         eprintln!("round {round}: {}{}", text(&output), stderr(&output));
     }

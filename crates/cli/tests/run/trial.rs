@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use serde_json::Value;
 
 use super::bench::{Bench, end, kill, said, stderr};
@@ -11,7 +11,7 @@ use crate::common::{NAPIER, Running, text};
 
 /// A process that waits in epoll, and its number.
 fn service(bench: &Bench) -> (Running, u32) {
-    let (process, pid) = bench.begin(bench.command("python3").args(["-uc", WAITS]).stdout(Stdio::piped()));
+    let (process, pid) = bench.begin(bench.command(python()).args(["-uc", WAITS]).stdout(Stdio::piped()));
     (process, pid.parse().expect("a number"))
 }
 

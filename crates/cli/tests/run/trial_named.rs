@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::process::Stdio;
 
-use napier_testkit::eventually;
+use napier_testkit::{eventually, python};
 use serde_json::Value;
 
 use super::bench::{Bench, kill, said};
@@ -54,7 +54,7 @@ fn the_judges_of_a_trial_are_of_the_program_that_is_named() {
     let at_first = bench.napis();
     let (unit, container) = ("system.slice/judged-busy.service".to_owned(), format!("docker-{ID}.scope"));
     let (pod, group) = (format!("kubepods/besteffort/pod{UID}/{ID}"), "judged-idle".to_owned());
-    let mut command = bench.command("python3");
+    let mut command = bench.command(python());
     let (busy, pid) = bench.begin(command.args([ECHO, "epoll", "7081"]).stdout(Stdio::piped()));
     let busy_pid: u32 = pid.parse().expect("a number");
     let (idle, idle_pid) = bench.script(&WAITS.replace("poll(60)", "poll(600)"));
