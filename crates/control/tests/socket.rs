@@ -13,7 +13,7 @@ use napier_control::words::{How, Operation};
 use napier_control::{AskError, Client, ControlSocket, record};
 use napier_runtime::device::{EndConfig, IfAddr, LinkConfig};
 use napier_runtime::engine::Engine;
-use napier_testkit::{Folder, python};
+use napier_testkit::Folder;
 use serde_json::{Map, Value, json};
 
 /// A folder that is this user's alone.
@@ -244,7 +244,7 @@ fn another_user_is_not_answered() {
                s.settimeout(10)\ns.sendall(b'{\"op\": \"dev-get\", \"how\": \"dump\"}\\n')\nprint(len(s.recv(100)))";
     let as_nobody = |uid: &str| {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", uid, "--clear-groups", python(), "-c", ask]).arg(socket.path());
+        command.args(["--reuid", uid, "--clear-groups", "python3", "-c", ask]).arg(socket.path());
         let output = command.output().expect("it runs");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };

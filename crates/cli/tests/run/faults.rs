@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use napier_testkit::{Dice, eventually, from_env, python};
+use napier_testkit::{Dice, eventually, from_env};
 
 use super::bench::{Bench, end, kill, said, stderr};
 use super::{SUSPEND20, epoll_of, is_suspended};
@@ -43,7 +43,7 @@ fn programs_that_may_not_be_looked_into_are_said() {
     };
     set([100, 20_000, 20_000_000]);
     assert!(is_suspended(&bench));
-    for program in [&[&setuid, "0.3"][..], &[python(), "-c", NOT_DUMPABLE]] {
+    for program in [&[&setuid, "0.3"][..], &["python3", "-c", NOT_DUMPABLE]] {
         let mut command = bench.command_of_user(&state);
         let output = bench.output(command.args(["run", "--dev", "server", "--mode", "suspend20", "--"]).args(program));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
