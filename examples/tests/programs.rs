@@ -102,7 +102,7 @@ fn mio_over_a_link_and_loopback() {
     let (engine, server, client) = napier_runtime::doc_link().expect("a link");
     let kernels = mio::net::UdpSocket::bind(([127, 0, 0, 1], 0).into()).expect("a socket");
     let kernels_at = kernels.local_addr().expect("it is bound");
-    let asks = napier_runtime::socket::UdpSocket::bind(client.netns(), ([10, 77, 0, 2], 0).into()).expect("a socket");
+    let asks = napier_runtime::socket::UdpSocket::bind(client.netns(), "10.77.0.2:0").expect("a socket");
     // It serves until the test's program ends.
     std::thread::spawn(move || {
         let socket = napier_runtime::socket::UdpSocket::builder().nonblocking(true);

@@ -176,14 +176,16 @@ struct napier_xdp_options {
  *
  * Threads: any.
  *
- * Gives 0 and two handles in devices; -1 and EBADF, EINVAL, EEXIST (the name is taken), ENOMEM, EMFILE. */
+ * Gives 0 and two handles in devices; -1 and EBADF, EINVAL, EEXIST (the name is taken), ENOMEM, EMFILE.
+ * One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device. */
 int napier_add_link(int engine, const struct napier_device_options *a, const struct napier_device_options *b, int *devices);
 
 /* Adds a memif device, whose peer is another process: Napier, DPDK, VPP. It has no carrier until the peer is there (napier_wait_link).
  *
  * Threads: any.
  *
- * Gives its handle; -1 and EBADF, EINVAL, EEXIST, EADDRINUSE (a program listens there), ENOMEM, EMFILE, and those of bind(2). */
+ * Gives its handle; -1 and EBADF, EINVAL, EEXIST, EADDRINUSE (a program listens there), ENOMEM, EMFILE, and those of bind(2).
+ * One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device. */
 int napier_add_memif(int engine, const struct napier_memif_options *memif, const struct napier_device_options *device);
 
 /* Adds a device on a network interface of the kernel, by AF_XDP. Packets that are not for its addresses go on to the kernel, which must not
@@ -192,7 +194,8 @@ int napier_add_memif(int engine, const struct napier_memif_options *memif, const
  * Threads: any; the interface is one of the calling thread's network namespace.
  *
  * Gives its handle; -1 and EBADF, EINVAL, EEXIST, ENODEV, EPERM, EBUSY (a queue or the interface has such a program already), EOPNOTSUPP
- * (the driver cannot), ENOMEM. */
+ * (the driver cannot), ENOMEM.
+ * One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device. */
 int napier_add_xdp(int engine, const struct napier_xdp_options *xdp, const struct napier_device_options *device);
 
 /* Waits until a device has a peer, timeout_ms at most; negative: for ever.
@@ -340,7 +343,7 @@ int napier_getsockopt(int socket, int level, int name, void *value, socklen_t *l
  * Gives 0, or the flags; -1 and EBADF, ENOTSOCK, EINVAL. */
 int napier_fcntl(int socket, int command, int flags);
 
-/* As send(2). flags: MSG_NOSIGNAL, which is so in any case, and MSG_DONTWAIT of a socket that does not block.
+/* As send(2). flags: MSG_NOSIGNAL, which is so in any case, and MSG_DONTWAIT.
  *
  * Threads: any. The bytes are not to be written meanwhile.
  *
@@ -355,7 +358,7 @@ ssize_t napier_send(int socket, const void *data, size_t len, int flags);
  * Gives as napier_send; -1 as there, and EAFNOSUPPORT, EINVAL, EACCES. */
 ssize_t napier_sendto(int socket, const void *data, size_t len, int flags, const struct sockaddr *address, socklen_t address_len);
 
-/* As recv(2). flags: MSG_PEEK, MSG_TRUNC of datagrams, and MSG_DONTWAIT of a socket that does not block.
+/* As recv(2). flags: MSG_PEEK, MSG_TRUNC of datagrams, and MSG_DONTWAIT.
  *
  * Threads: any; of several that wait each gets what the others do not.
  *

@@ -2,12 +2,11 @@
 
 use std::ffi::c_char;
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::IpAddr;
 
 use napier_runtime::device::{
     AddDeviceError, AddInterfaceError, AddLinkError, AddMemifError, AddXdpError, EndConfig, IfAddr, LinkConfig,
-    LinkError, MemifAccess, MemifConfig, MemifRole, MemifSecret, MemifSocketError, XdpConfig, XdpFilter, XdpMode,
-    XskError,
+    LinkError, MemifAccess, MemifConfig, MemifRole, MemifSecret, MemifSocketError, ParseIfAddrError, XdpConfig,
+    XdpFilter, XdpMode, XskError,
 };
 use napier_runtime::socket::NetNs;
 
@@ -119,12 +118,12 @@ impl Described {
             return Err(Failure::invalid("what is reserved is not zero"));
         }
         // SAFETY: as the caller says.
-        let name = unsafe { memory::needed_text(options.name, "the name of the device") }?.to_owned();
+        let name = unsafe { memory::needed_text(options.name, "the name of the device") }?;
         // SAFETY: as the caller says.
         let addresses = unsafe { memory::text(options.addresses, "addresses") }?.unwrap_or("");
         let queues = u16::try_from(options.queues).map_err(|_| Failure::invalid("a device has at most 64 queues"))?;
         let addresses = addresses_of(addresses)?;
-        let end = EndConfig { name, netns: netns.clone(), mac: options.mac, addresses, irq_cpus: Vec::new() };
+        let end = EndConfig { mac: options.mac, ..EndConfig::new(name, netns.clone(), &addresses) };
         Ok(Self { end, queues, ring_size: options.ring_size, frame_bytes: options.frame_bytes })
     }
 
@@ -209,12 +208,10 @@ fn addresses_of(text: &str) -> Result<Vec<IfAddr>, Failure> {
     if parts.len() > ADDRESSES_MAX {
         return Err(Failure::invalid(format!("a device has at most {ADDRESSES_MAX} addresses")));
     }
-    let one = |part: &&str| {
-        let (addr, prefix) = part.split_once('/')?;
-        Some(IfAddr { addr: addr.parse::<IpAddr>().ok()?, prefix_len: prefix.parse().ok()? })
-    };
-    let bad = |part: &&str| Failure::invalid(format!("{part:?} is no address with a prefix, such as 192.0.2.10/24"));
-    parts.iter().map(|part| one(part).ok_or_else(|| bad(part))).collect()
+    parts
+        .iter()
+        .map(|part| part.parse().map_err(|error: ParseIfAddrError| Failure::invalid(error.to_string())))
+        .collect()
 }
 
 fn of_device(error: &AddDeviceError) -> i32 {
@@ -304,7 +301,8 @@ mod tests {
             ("", Ok(0)),
             ("10.0.0.1/24", Ok(1)),
             (" 10.0.0.1/24 , fd00::1/64", Ok(2)),
-            ("10.0.0.1", Err(libc::EINVAL)),
+            ("10.0.0.1", Ok(1)),
+            ("10.0.0.1/33", Err(libc::EINVAL)),
             ("10.0.0.1/x", Err(libc::EINVAL)),
             ("10.0.0/24", Err(libc::EINVAL)),
         ] {

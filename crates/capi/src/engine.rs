@@ -91,14 +91,15 @@ impl EngineObject {
         NetnsObject { netns: self.engine.namespace(), made: self.made.clone() }
     }
 
-    /// A device that was added, in the mode of the engine.
-    pub(crate) fn keep(&self, handle: DeviceHandle) -> Result<DeviceObject, Failure> {
+    /// A device that was added, in the mode of the engine. One that refuses the mode, for want of a thread for example, stays as it is added, down:
+    /// [`set_mode`](Self::set_mode) says why, and `napier_set_up` brings it up.
+    pub(crate) fn keep(&self, handle: DeviceHandle) -> DeviceObject {
         let mut made = lock(&self.made);
-        if let Some(mode) = made.mode {
-            self.engine.set_mode(&handle, mode).map_err(|error| refused(&error))?;
+        if made.mode.is_some_and(|mode| self.engine.set_mode(&handle, mode).is_err()) {
+            handle.set_down();
         }
         made.devices.push(handle.clone());
-        Ok(DeviceObject { handle, engine: self.engine.downgrade() })
+        DeviceObject { handle, engine: self.engine.downgrade() }
     }
 
     /// A new context, in the mode of the engine.

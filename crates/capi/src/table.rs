@@ -143,16 +143,16 @@ impl HandleTable {
 
     /// Gives an object a number.
     pub(crate) fn add(&self, object: Object) -> Result<c_int, Failure> {
+        Ok(self.reserve()?.fill(object))
+    }
+
+    /// Sets a number aside, for an object that is not to be made in vain.
+    pub(crate) fn reserve(&self) -> Result<ReservedHandle<'_>, Failure> {
         let (place, generation) = self
             .places()
             .next()
             .ok_or_else(|| Failure::new(libc::EMFILE, "the process has as many handles as there can be: close some"))?;
-        let chunk =
-            self.chunks[place as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| ArcSwapOption::empty()).collect());
-        let number = (generation << PLACE_BITS | place).cast_signed();
-        let entry = HandleEntry { number, poisoned: AtomicBool::new(false), object };
-        chunk[place as usize % CHUNK].store(Some(Arc::new(entry)));
-        Ok(number)
+        Ok(ReservedHandle { table: self, number: (generation << PLACE_BITS | place).cast_signed(), is_filled: false })
     }
 
     #[inline]
@@ -202,6 +202,34 @@ impl HandleTable {
 
     fn places(&self) -> MutexGuard<'_, HandlePlaces> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A number without an object; what it is not filled with takes it back.
+pub(crate) struct ReservedHandle<'a> {
+    table: &'a HandleTable,
+    number: c_int,
+    is_filled: bool,
+}
+
+impl ReservedHandle<'_> {
+    /// The number is this object's.
+    pub(crate) fn fill(mut self, object: Object) -> c_int {
+        let place = self.number.cast_unsigned() as usize & ((1 << PLACE_BITS) - 1);
+        let new = || (0..CHUNK).map(|_| ArcSwapOption::empty()).collect();
+        let chunk = self.table.chunks[place / CHUNK].get_or_init(new);
+        let entry = HandleEntry { number: self.number, poisoned: AtomicBool::new(false), object };
+        chunk[place % CHUNK].store(Some(Arc::new(entry)));
+        self.is_filled = true;
+        self.number
+    }
+}
+
+impl Drop for ReservedHandle<'_> {
+    fn drop(&mut self) {
+        if !self.is_filled {
+            self.table.places().give_back(self.number.cast_unsigned());
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Who polls an instance, and counters by who did.
 
+use core::fmt;
 use core::ops::{Index, IndexMut};
 
 /// Who polls, or runs a queueing discipline.
@@ -39,13 +40,20 @@ impl PollContext {
 }
 
 /// One value for each [`PollContext`].
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
 pub struct PerContext<T>([T; PollContext::ALL.len()]);
 
 impl<T> PerContext<T> {
     /// Of what `value` says of each.
     pub fn from_fn(value: impl FnMut(PollContext) -> T) -> Self {
         Self(PollContext::ALL.map(value))
+    }
+}
+
+/// With the names of the contexts.
+impl<T: fmt::Debug> fmt::Debug for PerContext<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(PollContext::ALL.into_iter().map(PollContext::name).zip(&self.0)).finish()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Figures that threads add to while others read them: what is counted is listed once.
 //!
 //! [`counters!`](macro@crate::counters) makes of one list of fields the struct whose fields threads add to and the struct that
-//! a reader gets, with the reading, the writing down and the difference of two readings.
+//! a reader gets, with the reading, the writing down and the difference of two readings. [`shown!`](macro@crate::shown) prints it.
 
+use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::context::PerContext;
+use crate::context::{PerContext, PollContext};
 
 /// A number that threads add to and any thread reads. Relaxed throughout: it is ordered with nothing.
 #[derive(Debug, Default)]
@@ -88,6 +89,70 @@ impl Number for PerContext<u64> {
     fn combine(&self, other: &Self, f: fn(u64, u64) -> u64) -> Self {
         Self::from_fn(|context| f(self[context], other[context]))
     }
+}
+
+/// A number that is printed on a line of its own, if it is not 0.
+pub trait ShownNumber {
+    /// Prints it with its name and its unit, as the name ends; of one for each context, who did it beside the sum.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// What a number counts if its name ends so; what ends otherwise counts times.
+fn unit_of(name: &str) -> &'static str {
+    let ends =
+        [("_ns", " ns"), ("bytes", " bytes"), ("_ticks", " ticks"), ("packets", " packets"), ("_pkts", " packets")];
+    ends.iter().find(|(end, _)| name.ends_with(end)).map_or("", |(_, unit)| unit)
+}
+
+impl ShownNumber for u64 {
+    fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == 0 { Ok(()) } else { writeln!(f, "{name:<32}{self}{}", unit_of(name)) }
+    }
+}
+
+impl ShownNumber for PerContext<u64> {
+    fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.total() == 0 {
+            return Ok(());
+        }
+        write!(f, "{name:<32}{}{}", self.total(), unit_of(name))?;
+        let mut before = " (";
+        for context in PollContext::ALL.into_iter().filter(|context| self[*context] != 0) {
+            write!(f, "{before}{} {}", context.name(), self[context])?;
+            before = ", ";
+        }
+        f.write_str(")\n")
+    }
+}
+
+/// Prints a reading: a line for each number that is not 0, as `nstat` does, with its name and its unit. All fields are listed.
+///
+/// ```
+/// struct Seen {
+///     packets: u64,
+///     spun_ns: u64,
+///     lost: u64,
+/// }
+/// napier_core::shown!(Seen { packets, spun_ns, lost });
+///
+/// let seen = Seen { packets: 3, spun_ns: 50, lost: 0 }.to_string();
+/// assert_eq!(seen.split_whitespace().collect::<Vec<_>>(), ["packets", "3", "packets", "spun_ns", "50", "ns"]);
+/// ```
+#[macro_export]
+macro_rules! shown {
+    ($numbers:ident { $($field:ident),+ $(,)? }) => {
+        /// One line per counter that is not 0, with its name and its unit.
+        impl core::fmt::Display for $numbers {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let Self { $($field),+ } = self;
+                $($crate::counters::ShownNumber::show($field, stringify!($field), f)?;)+
+                Ok(())
+            }
+        }
+    };
 }
 
 /// A reading of counters. Its numbers are read one after the other, not at one instant.
@@ -203,7 +268,6 @@ macro_rules! counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::PollContext;
 
     counters! {
         struct Cells;

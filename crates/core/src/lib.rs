@@ -72,6 +72,8 @@ pub mod group;
 pub mod histogram;
 pub mod icmp;
 pub mod ids;
+#[cfg(feature = "std")]
+mod io_error;
 pub mod memif;
 pub mod metric;
 pub mod moderation;

@@ -9,9 +9,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use napier_core::metric::Sink;
-use napier_sys::clock::Clock;
+use napier_sys::clock::{Clock, timespec};
 use napier_sys::sched;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
@@ -296,10 +296,4 @@ impl Server {
             self.connections.push(one);
         }
     }
-}
-
-fn timespec(ns: u64) -> Timespec {
-    // Nothing waits longer than a few seconds.
-    let ns = ns.min(60_000_000_000).cast_signed();
-    Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
 }

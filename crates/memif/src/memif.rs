@@ -10,8 +10,7 @@ use std::time::Duration;
 use napier_core::counters::Counter;
 use napier_core::time::{Deadline, Span};
 use napier_ring::memif::InterruptSwitch;
-use napier_sys::clock::Clock;
-use rustix::time::Timespec;
+use napier_sys::clock::{Clock, timespec};
 
 use crate::channel::Channel;
 use crate::config::{AddInterfaceError, InterfaceConfig};
@@ -124,10 +123,7 @@ impl Memif {
                 return told;
             }
             let now = Clock.now();
-            let left = until.instant().map(|until| Timespec {
-                tv_sec: (until.ns.saturating_sub(now.ns) / 1_000_000_000).cast_signed(),
-                tv_nsec: (until.ns.saturating_sub(now.ns) % 1_000_000_000).cast_signed(),
-            });
+            let left = until.instant().map(|until| timespec(until.ns.saturating_sub(now.ns)));
             self.peers.as_mut().expect("there until the drop").turn(left.as_ref());
             if until.is_due(now) {
                 return self.next_event();

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use napier_core::time::Deadline;
+use napier_sys::clock::timespec;
 use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -54,13 +55,9 @@ impl Poll {
 
     /// Ends waits at this time, in place of the one that was said before.
     pub(crate) fn set_alarm(&self, at: Deadline) {
-        let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
         // All zeroes put it off; no time is that early.
-        let it_value = at.instant().map_or(nothing, |at| Timespec {
-            tv_sec: (at.ns / 1_000_000_000).cast_signed(),
-            tv_nsec: (at.ns % 1_000_000_000).cast_signed(),
-        });
-        let once = Itimerspec { it_interval: nothing, it_value };
+        let it_value = timespec(at.instant().map_or(0, |at| at.ns));
+        let once = Itimerspec { it_interval: timespec(0), it_value };
         let set = timerfd_settime(&self.alarm, TimerfdTimerFlags::ABSTIME, &once);
         assert!(set.is_ok(), "an own alarm was refused: {set:?}");
     }

@@ -138,6 +138,8 @@ pub struct ReceiverCounters {
     pub refused: u64,
 }
 
+napier_core::shown!(ReceiverCounters { packets, bytes, refused });
+
 /// What a [`MemifSender`] has counted.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
@@ -150,6 +152,8 @@ pub struct SenderCounters {
     /// Times that the peer was interrupted.
     pub kicks: u64,
 }
+
+napier_core::shown!(SenderCounters { packets, bytes, too_long, kicks });
 
 /// The receive end of one queue.
 ///

@@ -1,6 +1,6 @@
 //! What is wanted of the thread that publishes news.
 
-use crate::sync::{AtomicU32, Ordering, Point, full_fence};
+use crate::sync::{AtomicU32, Ordering, Point, full_fence, order};
 
 /// Bits that say which news are wanted; 0 = none.
 ///
@@ -48,5 +48,38 @@ impl Demand {
         // news; these news are published, and now the change is looked at.
         full_fence(Point::DemandNews);
         self.get()
+    }
+}
+
+/// Bits that say which news are wanted once: who takes them tells, and they are wanted no more.
+///
+/// Who wants: [`want`](Self::want), then look whether there are news already. Who has news: publish them, then a full fence
+/// ([`Demand::after_news`]), then [`take`](Self::take), and tell for what it gives. One of the two sees the other. What the wanting thread wrote
+/// before, such as whom to tell, the telling one sees.
+#[derive(Default)]
+pub struct DemandOnce {
+    bits: AtomicU32,
+}
+
+impl DemandOnce {
+    /// `bits` are wanted as well, once. The caller looks for news after this, not before.
+    #[inline]
+    pub fn want(&self, bits: u32) {
+        // Release: shows what was written before to `take`. Acquire: if `take` was first, its news are seen by the look that follows.
+        self.bits.fetch_or(bits, order(Point::OnceHandOver, Ordering::AcqRel));
+        // Pairs with the fence before `take`.
+        full_fence(Point::OnceWant);
+    }
+
+    /// Those of `bits` that are wanted, which are not any more.
+    #[must_use = "who wants them is to be told"]
+    #[inline]
+    pub fn take(&self, bits: u32) -> u32 {
+        // Relaxed: the fences of both sides order this look.
+        if self.bits.load(Ordering::Relaxed) & bits == 0 {
+            return 0;
+        }
+        // AcqRel: pairs with `want`.
+        self.bits.fetch_and(!bits, order(Point::OnceHandOver, Ordering::AcqRel)) & bits
     }
 }

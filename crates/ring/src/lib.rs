@@ -5,7 +5,7 @@
 //! * **words**: [`StateCell`] (one compare-and-swap cell), [`Exclusive`] (data with one owner at a time),
 //!   [`CombiningLock`] and [`CombiningFlag`] (enter, or leave the work to the thread inside), [`Owned`] (own it or leave a
 //!   message to the owner), [`Doorbell`] (wake a sleeper, at most once), [`IrqLatch`] (raise an interrupt, at most once per
-//!   unmask), [`IrqHold`] (moderate it: hold it back for a time), [`Demand`] (which news are wanted), [`Remainder`] (whether
+//!   unmask), [`IrqHold`] (moderate it: hold it back for a time), [`Demand`] and [`DemandOnce`] (which news are wanted), [`Remainder`] (whether
 //!   a taker is at something), [`LazyTimer`] and [`Alarm`] (when a sleeper is called);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
 //!   [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
@@ -55,7 +55,7 @@ pub mod xsk;
 pub use alarm::Alarm;
 pub use combining_flag::{Combiner, CombiningFlag};
 pub use combining_lock::{CombiningLock, Inside};
-pub use demand::Demand;
+pub use demand::{Demand, DemandOnce};
 pub use doorbell::Doorbell;
 pub use exclusive::{Entered, Exclusive};
 pub use flow_table::FlowTable;

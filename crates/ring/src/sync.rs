@@ -70,6 +70,8 @@ pub(crate) enum Point {
     IrqRule,
     DemandChange,
     DemandNews,
+    OnceWant,
+    OnceHandOver,
     ReadyRelease,
     TimerArm,
     TimerLook,

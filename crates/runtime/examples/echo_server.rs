@@ -24,7 +24,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     // First: a context attaches to an instance when a socket is added or has news.
     let context = EventContext::new(&engine);
     context.set_mode(mode)?;
-    let socket = UdpSocket::builder().nonblocking(true).bind(device.netns(), "10.7.0.1:7".parse()?)?;
+    let socket = UdpSocket::builder().nonblocking(true).bind(device.netns(), "10.7.0.1:7")?;
     context.add(&socket, Interest::IN, 0)?;
     let stop = UserEvent::new();
     context.add(&stop, Interest::IN, STOP)?;
@@ -70,7 +70,7 @@ fn serve(context: &EventContext, socket: &UdpSocket) -> std::io::Result<u64> {
 /// Keeps a few requests under way; returns how many were answered.
 fn ask(device: &DeviceHandle) -> Result<u64, Box<dyn std::error::Error>> {
     let server: SocketAddr = "10.7.0.1:7".parse()?;
-    let socket = UdpSocket::bind(device.netns(), "10.7.0.2:0".parse()?)?;
+    let socket = UdpSocket::bind(device.netns(), "10.7.0.2:0")?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     for _ in 0..8 {

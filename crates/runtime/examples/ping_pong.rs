@@ -73,7 +73,7 @@ fn answer(socket: &UdpSocket) {
 }
 
 fn socket(device: &DeviceHandle, from: &str, to: &str, busy_poll_usecs: i32) -> Result<UdpSocket, Failure> {
-    let socket = UdpSocket::bind(device.netns(), from.parse()?)?;
+    let socket = UdpSocket::bind(device.netns(), from)?;
     socket.connect(to.parse::<SocketAddr>()?)?;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     socket.setsockopt(SocketOption::BusyPoll, busy_poll_usecs)?;
@@ -92,11 +92,8 @@ fn report(name: &str, mut times: Vec<u64>) {
 /// Two devices that are each other's peer, each in a name space of its own.
 fn link(engine: &Engine) -> Result<(DeviceHandle, DeviceHandle), Failure> {
     let end = |name: &str, last: u8| EndConfig {
-        name: name.to_owned(),
-        netns: engine.namespace(),
         mac: [2, 0, 0, 7, 0, last],
-        addresses: vec![IfAddr { addr: [10, 7, 0, last].into(), prefix_len: 24 }],
-        irq_cpus: Vec::new(),
+        ..EndConfig::new(name, engine.namespace(), &[IfAddr { addr: [10, 7, 0, last].into(), prefix_len: 24 }])
     };
     Ok(engine.add_link(&LinkConfig::default(), end("left", 1), end("right", 2))?)
 }

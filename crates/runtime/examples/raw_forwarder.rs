@@ -110,7 +110,7 @@ fn address(frame: &mut [u8], from: [u8; 6], to: [u8; 6]) {
 fn link(engine: &Engine, names: [&str; 2]) -> Result<(DeviceHandle, DeviceHandle), Box<dyn std::error::Error>> {
     let end = |name: &str| {
         let mac = [2, 0, 0, 7, name.len() as u8, name.as_bytes()[0]];
-        EndConfig { name: name.to_owned(), netns: engine.namespace(), mac, addresses: Vec::new(), irq_cpus: Vec::new() }
+        EndConfig { mac, ..EndConfig::new(name, engine.namespace(), &[]) }
     };
     Ok(engine.add_link(&LinkConfig::default(), end(names[0]), end(names[1]))?)
 }

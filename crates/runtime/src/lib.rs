@@ -26,29 +26,25 @@
 //! an event context:
 //!
 //! ```
-//! use napier_runtime::control::NapiSet;
-//! use napier_runtime::{device::*, engine::Engine, event::*, socket::*};
+//! use napier_runtime::prelude::*;
 //!
 //! fn end(name: &str, netns: &NetNs, n: u8) -> EndConfig {
-//!     let addresses = vec![IfAddr { addr: [10, 0, 0, n].into(), prefix_len: 24 }];
-//!     EndConfig { name: name.into(), netns: netns.clone(), mac: [2, 0, 0, 0, 0, n], addresses, irq_cpus: vec![] }
+//!     let address = IfAddr { addr: [10, 0, 0, n].into(), prefix_len: 24 };
+//!     EndConfig { mac: [2, 0, 0, 0, 0, n], ..EndConfig::new(name, netns.clone(), &[address]) }
 //! }
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let engine = Engine::builder().start()?;
 //!     let (here, there) = (engine.namespace(), engine.namespace());
 //!     let (device, _) = engine.add_link(&LinkConfig::default(), end("a0", &here, 1), end("b0", &there, 2))?;
-//!
-//!     let id = Some(device.napi_id(0).into());
-//!     let (defer_hard_irqs, gro_flush_timeout, irq_suspend_timeout) = (Some(100), Some(20_000), Some(20_000_000));
-//!     engine.napi_set(NapiSet { id, defer_hard_irqs, gro_flush_timeout, irq_suspend_timeout, ..Default::default() })?;
+//!     engine.set_mode(&device, "suspend20".parse()?)?;
 //!
 //!     let context = EventContext::new(&engine);
-//!     context.set_params(EpollParamsRequest { busy_poll_usecs: 0, busy_poll_budget: 64, prefer_busy_poll: 1, pad: 0 })?;
-//!     let server = UdpSocket::bind(&here, "10.0.0.1:7".parse()?)?;
+//!     context.set_mode("suspend20".parse()?)?;
+//!     let server = UdpSocket::bind(&here, "10.0.0.1:7")?;
 //!     context.add(&server, Interest::IN, 1)?;
 //!
-//!     UdpSocket::bind(&there, "10.0.0.2:0".parse()?)?.send_to(b"hello", "10.0.0.1:7".parse()?)?;
+//!     UdpSocket::bind(&there, "10.0.0.2:0")?.send_to(b"hello", "10.0.0.1:7".parse()?)?;
 //!     let ready = context.wait(&mut [Event::default(); 16], Timeout::Never)?;
 //!     let (bytes, from) = server.recv_from(&mut [0; 1500])?;
 //!     println!("{ready} event, {bytes} bytes from {from}");
@@ -78,6 +74,7 @@ mod deliver;
 pub mod engine;
 #[cfg(test)]
 mod hold;
+mod io_error;
 pub mod journal;
 mod napi;
 mod netdev;
@@ -129,7 +126,7 @@ pub mod device {
 ///     end("right", [2, 0, 0, 0, 0, 2], "10.0.0.2/24")?,
 /// )?;
 /// engine.set_mode(&left, "suspend20".parse::<Mode>()?)?;
-/// let [asks, answers] = [UdpSocket::bind(right.netns(), "10.0.0.2:0".parse()?)?, UdpSocket::bind(left.netns(), "10.0.0.1:7".parse()?)?];
+/// let [asks, answers] = [UdpSocket::bind(right.netns(), "10.0.0.2:0")?, UdpSocket::bind(left.netns(), "10.0.0.1:7")?];
 /// asks.send_to(b"hello", answers.local_addr()?)?;
 /// assert_eq!(answers.recv(&mut [0; 16])?, 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -176,6 +173,21 @@ pub mod metric {
 
 /// UDP and TCP sockets, and the name spaces that they are in.
 pub mod socket {
+    /// Runs `call`, in which this thread receives, sends and accepts without waiting, whatever [`UdpSocket::set_nonblocking`] and its like say:
+    /// `MSG_DONTWAIT` of one call. Other threads' calls on the same socket wait as before. Costs nothing where a call has no reason to wait.
+    ///
+    /// ```
+    /// # use napier_runtime::doc_link;
+    /// use napier_runtime::socket::{UdpSocket, without_waiting};
+    ///
+    /// let (_engine, device, _) = doc_link()?;
+    /// let socket = UdpSocket::bind(device.netns(), "10.77.0.1:7")?;
+    /// let nothing = without_waiting(|| socket.recv(&mut [0; 16])).unwrap_err();
+    /// assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub use napier_sys::current::without_waiting;
+
     pub use napier_stack::{
         CongestionControl, DeviceError, GatewayError, MergedDatagram, MtuDiscovery, NeighbourError, NetNs, OptionError,
         RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters, TcpInfo, TcpListener,
@@ -204,11 +216,6 @@ pub fn doc_link() -> Result<(Engine, DeviceHandle, DeviceHandle), Box<dyn std::e
 #[doc(hidden)]
 #[must_use]
 pub fn doc_end(engine: &Engine, name: &str, last: u8) -> EndConfig {
-    EndConfig {
-        name: name.to_owned(),
-        netns: engine.namespace(),
-        mac: [2, 0, 0, 0x77, 0, last],
-        addresses: vec![IfAddr { addr: std::net::Ipv4Addr::new(10, 77, 0, last).into(), prefix_len: 24 }],
-        irq_cpus: Vec::new(),
-    }
+    let address = IfAddr { addr: std::net::Ipv4Addr::new(10, 77, 0, last).into(), prefix_len: 24 };
+    EndConfig { mac: [2, 0, 0, 0x77, 0, last], ..EndConfig::new(name, engine.namespace(), &[address]) }
 }

@@ -40,6 +40,12 @@ pub enum ParseIfAddrError {
     Length(String, u8),
 }
 
+impl From<ParseIfAddrError> for std::io::Error {
+    fn from(error: ParseIfAddrError) -> Self {
+        Self::new(std::io::ErrorKind::InvalidInput, error)
+    }
+}
+
 impl FromStr for IfAddr {
     type Err = ParseIfAddrError;
 

@@ -124,6 +124,8 @@ pub struct EventStats {
     pub wakes: u64,
 }
 
+napier_core::shown!(EventStats { waits, events, busy_loops, sleeps, wakes });
+
 /// What can be seen of an event context from outside.
 #[derive(Copy, Clone, Debug)]
 pub struct ContextShown {

@@ -3,7 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use napier_core::time::Instant;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// A time or a length of `ns` as calls of the system take it.
+#[inline]
+#[must_use]
+pub const fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000).cast_signed(), tv_nsec: (ns % 1_000_000_000).cast_signed() }
+}
 
 /// Reads `CLOCK_MONOTONIC`. Absolute values may be handed to timer descriptors and futexes as they are.
 #[derive(Copy, Clone, Debug, Default)]

@@ -20,6 +20,8 @@ pub(crate) struct Current {
     sender: Cell<usize>,
     /// See [`wakeups`].
     wakeups: Cell<u64>,
+    /// See [`waits_not`].
+    waits_not: Cell<bool>,
     /// See [`deferral`].
     deferrals: [Deferral; DEFERRALS],
 }
@@ -45,6 +47,7 @@ thread_local! {
             context: Cell::new(0),
             sender: Cell::new(NO_SENDER),
             wakeups: Cell::new(0),
+            waits_not: Cell::new(false),
             deferrals: [const { Deferral { held: Cell::new(0), due: Cell::new(None) } }; DEFERRALS],
         }
     };
@@ -96,6 +99,26 @@ pub fn wakeups() -> u64 {
 #[inline]
 pub fn count_wakeup() {
     with(|current| current.wakeups.set(current.wakeups.get() + 1));
+}
+
+/// Whether calls of the thread on sockets wait for nothing, whatever the socket's setting (`MSG_DONTWAIT`). Asked where a call would wait.
+#[inline]
+#[must_use]
+pub fn waits_not() -> bool {
+    with(|current| current.waits_not.get())
+}
+
+/// Calls of the thread wait for nothing while `call` runs.
+pub fn without_waiting<R>(call: impl FnOnce() -> R) -> R {
+    /// Also by a panic.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            with(|current| current.waits_not.set(self.0));
+        }
+    }
+    let _before = Before(with(|current| current.waits_not.replace(true)));
+    call()
 }
 
 /// Shows work of kind `at` that the thread has deferred. What the kinds are, who uses it knows.

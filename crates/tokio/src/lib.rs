@@ -14,14 +14,14 @@
 //!     // An engine with a link in memory; `Engine::add_xdp` takes an interface.
 //!     let (engine, device, peer) = napier_runtime::doc_link()?;
 //!     let reactor = Reactor::start(&engine)?;
-//!     let listener = TcpListener::bind(&reactor, device.netns(), "10.77.0.1:7".parse()?)?;
+//!     let listener = TcpListener::bind(&reactor, device.netns(), "10.77.0.1:7")?;
 //!     let answers = tokio::spawn(async move {
 //!         let (mut stream, _) = listener.accept().await?;
 //!         let mut buffer = [0; 64];
 //!         let bytes = stream.read(&mut buffer).await?;
 //!         stream.write_all(&buffer[..bytes]).await
 //!     });
-//!     let mut stream = TcpStream::connect(&reactor, peer.netns(), "10.77.0.1:7".parse()?).await?;
+//!     let mut stream = TcpStream::connect(&reactor, peer.netns(), "10.77.0.1:7").await?;
 //!     stream.write_all(b"hello").await?;
 //!     let mut answer = [0; 5];
 //!     stream.read_exact(&mut answer).await?;

@@ -69,7 +69,8 @@ impl Reactor {
     ///
     /// # Errors
     /// As [`EventContext::set_params`]; a busy-poll time above [`BUSY_POLL_USECS_MAX`] is out of range here.
-    pub fn set_params(&self, request: EpollParamsRequest) -> Result<(), EpollParamsError> {
+    pub fn set_params(&self, params: impl Into<EpollParamsRequest>) -> Result<(), EpollParamsError> {
+        let request = params.into();
         if request.busy_poll_usecs > BUSY_POLL_USECS_MAX {
             return Err(EpollParamsError::Invalid("busy_poll_usecs (a reactor polls for 1000 at most)"));
         }
@@ -151,12 +152,11 @@ pub(crate) enum Direction {
 impl Direction {
     const BOTH: [Self; 2] = [Self::Read, Self::Write];
 
-    /// What ends its wait.
-    const fn ended_by(self) -> Interest {
-        let always = Interest::ERR.with(Interest::HUP);
+    /// Whether `ready` ends its wait.
+    const fn is_ended_by(self, ready: Interest) -> bool {
         match self {
-            Self::Read => Interest::IN.with(Interest::RDHUP).with(always),
-            Self::Write => Interest::OUT.with(always),
+            Self::Read => ready.ends_read_wait(),
+            Self::Write => ready.ends_write_wait(),
         }
     }
 }
@@ -185,7 +185,7 @@ impl Waiters {
 
     fn tell(&self, ready: Interest) {
         for direction in Direction::BOTH {
-            if ready.intersects(direction.ended_by()) {
+            if direction.is_ended_by(ready) {
                 let wakers = std::mem::take(&mut *lock(&self.wakers[direction as usize]));
                 wakers.into_iter().for_each(Waker::wake);
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -19,11 +19,23 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to `peer` from the name space `ns`.
+    /// Connects to the first of the addresses of `peer` that answers, from the name space `ns`: a [`SocketAddr`] or a text such as `"10.0.0.1:7"`.
+    /// The look-up of a name blocks.
     ///
     /// # Errors
     /// As [`socket::TcpStream::connect`], but that it does not block; ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT come after a while.
-    pub async fn connect(reactor: &Reactor, ns: &NetNs, peer: SocketAddr) -> io::Result<Self> {
+    pub async fn connect(reactor: &Reactor, ns: &NetNs, peer: impl ToSocketAddrs) -> io::Result<Self> {
+        let mut last = io::Error::from(io::ErrorKind::InvalidInput);
+        for peer in peer.to_socket_addrs()?.collect::<Vec<_>>() {
+            match Self::connect_to(reactor, ns, peer).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(reactor: &Reactor, ns: &NetNs, peer: SocketAddr) -> io::Result<Self> {
         let stream = socket::TcpStream::builder().nonblocking(true).connect(ns, peer)?;
         let stream = Self::from_napier(reactor, stream)?;
         stream.watched.wait(Direction::Write, is_connected).await?;
@@ -124,7 +136,7 @@ impl TcpListener {
     ///
     /// # Errors
     /// As [`socket::TcpListener::bind`]; as [`from_napier`](Self::from_napier).
-    pub fn bind(reactor: &Reactor, ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
+    pub fn bind(reactor: &Reactor, ns: &NetNs, addr: impl ToSocketAddrs) -> io::Result<Self> {
         Self::from_napier(reactor, socket::TcpListener::bind(ns, addr)?)
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll, ready};
 
 use napier_runtime::event::{Interest, Pollable as _};
@@ -18,11 +18,11 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// A socket at `addr` of the name space `ns`.
+    /// A socket at `addr` of the name space `ns`: a [`SocketAddr`] or a text such as `"10.0.0.1:7"`. The look-up of a name blocks.
     ///
     /// # Errors
     /// As [`socket::UdpSocket::bind`]; as [`from_napier`](Self::from_napier).
-    pub fn bind(reactor: &Reactor, ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
+    pub fn bind(reactor: &Reactor, ns: &NetNs, addr: impl ToSocketAddrs) -> io::Result<Self> {
         Self::from_napier(reactor, socket::UdpSocket::bind(ns, addr)?)
     }
 
@@ -125,7 +125,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// As [`socket::UdpSocket::connect`].
-    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+    pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
         self.get_ref().connect(peer)
     }
 

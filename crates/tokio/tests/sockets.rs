@@ -117,7 +117,7 @@ fn datagrams() {
                     answers.send_msg(&buffer[..meta.len], &back).await.unwrap();
                 }
             });
-            let asks = UdpSocket::bind(&reactor, client.netns(), ([0, 0, 0, 0], 0).into()).unwrap();
+            let asks = UdpSocket::bind(&reactor, client.netns(), "0.0.0.0:0").unwrap();
             asks.connect(at(9)).unwrap();
             for round in 0..200_u32 {
                 asks.send(&round.to_ne_bytes()).await.unwrap();
@@ -189,7 +189,7 @@ fn several_tasks_wait_for_one_socket() {
                 all.spawn(async move { socket.recv_from(&mut [0; 16]).await.map(drop) });
             }
             tokio::task::yield_now().await;
-            let asks = UdpSocket::bind(&reactor, client.netns(), ([0, 0, 0, 0], 0).into()).unwrap();
+            let asks = UdpSocket::bind(&reactor, client.netns(), "0.0.0.0:0").unwrap();
             for _ in 0..50 {
                 asks.send_to(b"x", at(9)).await.unwrap();
             }

@@ -54,7 +54,7 @@ pub enum XskError {
     /// Packets may be longer than a frame.
     #[error(
         "the MTU of {interface} is {mtu}, and a frame of AF_XDP takes {most}: use {larger}a lower MTU \
-         (ip link set {interface} mtu {most}; TCP of the device sends and takes 1500 at most anyhow)"
+         (ip link set {interface} mtu {most})"
     )]
     MtuTooLarge {
         /// The interface.
@@ -68,7 +68,7 @@ pub enum XskError {
     },
     /// The driver cannot do what was asked for.
     #[error(
-        "{interface} has no native XDP here ({source}): use the generic mode (--xdp generic), or a lower MTU than {mtu} at both \
+        "{interface} has no native XDP here ({source}): use the generic mode (XdpMode::Generic), or a lower MTU than {mtu} at both \
          ends if the driver has native XDP"
     )]
     NoNative {
@@ -126,6 +126,20 @@ impl XskError {
         }
     }
 
+    /// What kind of error of the system this is.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NoSuchInterface { .. } | Self::NoSuchQueue { .. } => io::ErrorKind::NotFound,
+            Self::NeedsCapability { .. } => io::ErrorKind::PermissionDenied,
+            Self::QueueBusy { .. } | Self::ProgramAttached { .. } => io::ErrorKind::ResourceBusy,
+            Self::Config { .. } | Self::MtuTooLarge { .. } => io::ErrorKind::InvalidInput,
+            Self::NoNative { .. } | Self::NoZeroCopy { .. } => io::ErrorKind::Unsupported,
+            Self::Arena(_) | Self::Memory { .. } => io::ErrorKind::OutOfMemory,
+            Self::System { source, .. } => source.kind(),
+        }
+    }
+
     /// What was refused, and the capability that it takes.
     #[doc(hidden)]
     pub fn refused(what: &'static str, capability: &'static str) -> impl Fn(io::Error) -> Self {
@@ -133,5 +147,12 @@ impl XskError {
             Some(libc::EPERM | libc::EACCES) => Self::NeedsCapability { what, capability },
             _ => Self::System { what, source },
         }
+    }
+}
+
+/// Of its [kind](XskError::kind), with the error inside for what it says.
+impl From<XskError> for io::Error {
+    fn from(error: XskError) -> Self {
+        Self::new(error.kind(), error)
     }
 }

@@ -21,6 +21,15 @@ pub struct XskStats {
     pub tx_ring_empty_descs: u64,
 }
 
+napier_core::shown!(XskStats {
+    rx_dropped,
+    rx_invalid_descs,
+    tx_invalid_descs,
+    rx_ring_full,
+    rx_fill_ring_empty_descs,
+    tx_ring_empty_descs
+});
+
 /// The sum over these sockets, as far as the kernel tells.
 #[must_use]
 pub fn statistics(sockets: &[Arc<XskSocket>]) -> XskStats {

@@ -28,8 +28,10 @@ unsafe fn described(engine: &EngineObject, options: *const NapierDeviceOptions) 
     unsafe { Described::read(&options, &netns) }
 }
 
-fn kept(engine: &EngineObject, device: DeviceHandle) -> Result<c_int, Failure> {
-    HANDLES.add(Object::Device(engine.keep(device)?))
+/// Adds a device under a number that was set aside before, so that what fails leaves none: the engine keeps its devices for life.
+fn kept(engine: &EngineObject, add: impl FnOnce() -> Result<DeviceHandle, Failure>) -> Result<c_int, Failure> {
+    let place = HANDLES.reserve()?;
+    Ok(place.fill(Object::Device(engine.keep(add()?))))
 }
 
 /// Adds a link: two devices in this process that are each other's peer, over shared memory. It has the queues, rings and frames of a.
@@ -38,6 +40,7 @@ fn kept(engine: &EngineObject, device: DeviceHandle) -> Result<c_int, Failure> {
 /// Threads: any.
 ///
 /// Gives 0 and two handles in devices; -1 and EBADF, EINVAL, EEXIST (the name is taken), ENOMEM, EMFILE.
+/// One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_add_link(
     engine: c_int,
@@ -54,10 +57,11 @@ pub unsafe extern "C" fn napier_add_link(
         // SAFETY: the caller has room for two.
         let devices = unsafe { memory::array_mut(devices, 2, "devices") }?;
         let config = a.link();
+        let places = [HANDLES.reserve()?, HANDLES.reserve()?];
         let (one, other) = engine.engine.add_link(&config, a.end, b.end)?;
-        let one = kept(engine, one)?;
-        let other = kept(engine, other).inspect_err(|_| drop(HANDLES.remove(one)))?;
-        devices.copy_from_slice(&[one, other]);
+        for ((number, place), device) in devices.iter_mut().zip(places).zip([one, other]) {
+            *number = place.fill(Object::Device(engine.keep(device)));
+        }
         Ok(0)
     })
 }
@@ -67,6 +71,7 @@ pub unsafe extern "C" fn napier_add_link(
 /// Threads: any.
 ///
 /// Gives its handle; -1 and EBADF, EINVAL, EEXIST, EADDRINUSE (a program listens there), ENOMEM, EMFILE, and those of bind(2).
+/// One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_add_memif(
     engine: c_int,
@@ -81,7 +86,7 @@ pub unsafe extern "C" fn napier_add_memif(
         let memif = unsafe { memory::options(memif) }?;
         // SAFETY: the caller's texts end.
         let config = unsafe { device.memif(&memif) }?;
-        kept(engine, engine.engine.add_memif(config, device.end)?)
+        kept(engine, || Ok(engine.engine.add_memif(config, device.end)?))
     })
 }
 
@@ -92,6 +97,7 @@ pub unsafe extern "C" fn napier_add_memif(
 ///
 /// Gives its handle; -1 and EBADF, EINVAL, EEXIST, ENODEV, EPERM, EBUSY (a queue or the interface has such a program already), EOPNOTSUPP
 /// (the driver cannot), ENOMEM.
+/// One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_add_xdp(
     engine: c_int,
@@ -106,7 +112,7 @@ pub unsafe extern "C" fn napier_add_xdp(
         let xdp = unsafe { memory::options(xdp) }?;
         // SAFETY: the caller's texts end.
         let config = unsafe { device.xdp(&xdp) }?;
-        kept(engine, engine.engine.add_xdp(&config, device.end)?)
+        kept(engine, || Ok(engine.engine.add_xdp(&config, device.end)?))
     })
 }
 

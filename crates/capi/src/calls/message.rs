@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use libc::{iovec, mmsghdr, msghdr, socklen_t};
 
-use super::transfer::{check_flags, datagrams_of};
+use super::transfer::{datagrams_of, with_flags};
 use crate::address;
 use crate::error::Failure;
 use crate::memory;
@@ -30,11 +30,10 @@ const DATAGRAM_BYTES_MAX: usize = 65535;
 pub unsafe extern "C" fn napier_sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> isize {
     on(socket, |object| {
         let socket = object.socket()?;
-        check_flags(socket, flags, libc::MSG_NOSIGNAL)?;
         // SAFETY: the caller's message is there.
         let message = unsafe { memory::array(message, 1, "the message") }?;
         // SAFETY: the caller's message has what it says.
-        let sent = unsafe { send(socket, &message[0]) }?;
+        let sent = with_flags(flags, libc::MSG_NOSIGNAL, || unsafe { send(socket, &message[0]) })?;
         Ok(sent as isize) // no message is longer
     })
 }
@@ -48,22 +47,23 @@ pub unsafe extern "C" fn napier_sendmsg(socket: c_int, message: *const msghdr, f
 pub unsafe extern "C" fn napier_sendmmsg(socket: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
     on(socket, |object| {
         let socket = object.socket()?;
-        check_flags(socket, flags, libc::MSG_NOSIGNAL)?;
         datagrams_of(socket, libc::EOPNOTSUPP)?;
         let count = (count as usize).min(MESSAGES_MAX);
         // SAFETY: the caller has so many messages.
         let messages = unsafe { memory::array_mut(messages, count, "the messages") }?;
-        let mut sent = 0;
-        for message in messages {
-            // SAFETY: the caller's message has what it says.
-            match unsafe { send(socket, &message.msg_hdr) } {
-                Ok(bytes) => message.msg_len = bytes as u32, // a datagram
-                Err(failure) if sent == 0 => return Err(failure),
-                Err(_) => break,
+        with_flags(flags, libc::MSG_NOSIGNAL, || {
+            let mut sent = 0;
+            for message in messages {
+                // SAFETY: the caller's message has what it says.
+                match unsafe { send(socket, &message.msg_hdr) } {
+                    Ok(bytes) => message.msg_len = bytes as u32, // a datagram
+                    Err(failure) if sent == 0 => return Err(failure),
+                    Err(_) => break,
+                }
+                sent += 1;
             }
-            sent += 1;
-        }
-        Ok(sent)
+            Ok(sent)
+        })
     })
 }
 
@@ -76,25 +76,10 @@ pub unsafe extern "C" fn napier_sendmmsg(socket: c_int, messages: *mut mmsghdr, 
 pub unsafe extern "C" fn napier_recvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> isize {
     on(socket, |object| {
         let socket = object.socket()?;
-        check_flags(socket, flags, 0)?;
         // SAFETY: the caller's message is there.
         let message = unsafe { memory::array_mut(message, 1, "the message") }?;
-        if let Some(Live::Stream(stream)) = socket.live() {
-            // SAFETY: the caller's message has what it says.
-            let parts = unsafe { parts_of(&message[0]) }?;
-            (message[0].msg_flags, message[0].msg_controllen, message[0].msg_namelen) = (0, 0, 0);
-            // Into the first that takes any: a stream may give less than there is room for.
-            let Some(first) = parts.iter().find(|part| part.iov_len > 0) else { return Ok(0) };
-            // SAFETY: the caller's buffer is as long as said.
-            let room = unsafe { memory::bytes_mut(first.iov_base.cast(), first.iov_len) }?;
-            return Ok(stream.recv(room)? as isize); // no buffer is longer
-        }
-        let mut bytes = 0;
         // SAFETY: the caller's message has what it says.
-        unsafe {
-            receive(socket, 1, |_| &raw mut message[0], |_, got| bytes = got)?;
-        }
-        Ok(bytes as isize) // a datagram
+        with_flags(flags, 0, || unsafe { receive_one(socket, &mut message[0]) })
     })
 }
 
@@ -108,19 +93,40 @@ pub unsafe extern "C" fn napier_recvmsg(socket: c_int, message: *mut msghdr, fla
 pub unsafe extern "C" fn napier_recvmmsg(socket: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
     on(socket, |object| {
         let socket = object.socket()?;
-        check_flags(socket, flags & !libc::MSG_WAITFORONE, 0)?;
         let count = (count as usize).min(RECEIVED_MAX);
         // SAFETY: the caller has so many messages.
         let messages = unsafe { memory::array_mut(messages, count, "the messages") }?;
         let mut lens = [0; RECEIVED_MAX];
-        // SAFETY: the caller's messages have what they say.
-        let received =
-            unsafe { receive(socket, count, |at| &raw mut messages[at].msg_hdr, |at, bytes| lens[at] = bytes) }?;
+        let received = with_flags(flags, libc::MSG_WAITFORONE, || {
+            // SAFETY: the caller's messages have what they say.
+            unsafe { receive(socket, count, |at| &raw mut messages[at].msg_hdr, |at, bytes| lens[at] = bytes) }
+        })?;
         for (message, bytes) in messages.iter_mut().zip(lens).take(received) {
             message.msg_len = bytes as u32; // a datagram
         }
         Ok(received as c_int) // at most 32
     })
+}
+
+/// # Safety
+/// The message has what it says.
+unsafe fn receive_one(socket: &PosixSocket, message: &mut msghdr) -> Result<isize, Failure> {
+    if let Some(Live::Stream(stream)) = socket.live() {
+        // SAFETY: as the caller says.
+        let parts = unsafe { parts_of(message) }?;
+        (message.msg_flags, message.msg_controllen, message.msg_namelen) = (0, 0, 0);
+        // Into the first that takes any: a stream may give less than there is room for.
+        let Some(first) = parts.iter().find(|part| part.iov_len > 0) else { return Ok(0) };
+        // SAFETY: the caller's buffer is as long as said.
+        let room = unsafe { memory::bytes_mut(first.iov_base.cast(), first.iov_len) }?;
+        return Ok(stream.recv(room)? as isize); // no buffer is longer
+    }
+    let mut bytes = 0;
+    // SAFETY: as the caller says.
+    unsafe {
+        receive(socket, 1, |_| &raw mut *message, |_, got| bytes = got)?;
+    }
+    Ok(bytes as isize) // a datagram
 }
 
 /// # Safety

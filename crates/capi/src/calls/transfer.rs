@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
-use napier_runtime::socket::{TcpStream, UdpSocket};
+use napier_runtime::socket::{TcpStream, UdpSocket, without_waiting};
 
 use crate::address;
 use crate::error::Failure;
@@ -12,7 +12,7 @@ use crate::memory;
 use crate::socket::{Live, PosixSocket};
 use crate::table::on;
 
-/// As send(2). flags: MSG_NOSIGNAL, which is so in any case, and MSG_DONTWAIT of a socket that does not block.
+/// As send(2). flags: MSG_NOSIGNAL, which is so in any case, and MSG_DONTWAIT.
 ///
 /// Threads: any. The bytes are not to be written meanwhile.
 ///
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn napier_sendto(
     })
 }
 
-/// As recv(2). flags: MSG_PEEK, MSG_TRUNC of datagrams, and MSG_DONTWAIT of a socket that does not block.
+/// As recv(2). flags: MSG_PEEK, MSG_TRUNC of datagrams, and MSG_DONTWAIT.
 ///
 /// Threads: any; of several that wait each gets what the others do not.
 ///
@@ -94,30 +94,27 @@ pub unsafe extern "C" fn napier_recvfrom(
     })
 }
 
-/// Whether these flags can be; MSG_DONTWAIT of one call is not a setting of the engine's.
-pub(super) fn check_flags(socket: &PosixSocket, flags: c_int, known: c_int) -> Result<(), Failure> {
+/// Makes a call whose flags can be these, and which does not wait if they say so.
+pub(super) fn with_flags<R>(
+    flags: c_int,
+    known: c_int,
+    call: impl FnOnce() -> Result<R, Failure>,
+) -> Result<R, Failure> {
     if flags & !(known | libc::MSG_DONTWAIT) != 0 {
         return Err(Failure::new(libc::EOPNOTSUPP, format!("flags {flags:#x}: some are not there")));
     }
-    if flags & libc::MSG_DONTWAIT != 0 && !socket.is_nonblocking() {
-        return Err(Failure::new(
-            libc::EOPNOTSUPP,
-            "MSG_DONTWAIT of a socket that blocks: give it SOCK_NONBLOCK, or napier_fcntl with O_NONBLOCK",
-        ));
-    }
-    Ok(())
+    if flags & libc::MSG_DONTWAIT == 0 { call() } else { without_waiting(call) }
 }
 
 fn send(socket: &PosixSocket, data: &[u8], flags: c_int, to: Option<SocketAddr>) -> Result<isize, Failure> {
-    if flags != 0 {
-        check_flags(socket, flags, libc::MSG_NOSIGNAL)?;
-    }
-    let sent = match socket.live() {
-        Some(Live::Stream(stream)) => stream.send(data)?,
-        Some(Live::Datagrams(datagrams)) => send_datagram(datagrams, data, to)?,
-        _ => send_datagram(datagrams_of(socket, libc::EPIPE)?, data, to)?,
-    };
-    Ok(sent as isize) // no buffer is longer
+    with_flags(flags, libc::MSG_NOSIGNAL, || {
+        let sent = match socket.live() {
+            Some(Live::Stream(stream)) => stream.send(data)?,
+            Some(Live::Datagrams(datagrams)) => send_datagram(datagrams, data, to)?,
+            _ => send_datagram(datagrams_of(socket, libc::EPIPE)?, data, to)?,
+        };
+        Ok(sent as isize) // no buffer is longer
+    })
 }
 
 fn send_datagram(socket: &UdpSocket, data: &[u8], to: Option<SocketAddr>) -> Result<usize, Failure> {
@@ -138,15 +135,14 @@ pub(super) fn datagrams_of(socket: &PosixSocket, errno: c_int) -> Result<&UdpSoc
 }
 
 fn receive(socket: &PosixSocket, data: &mut [u8], flags: c_int) -> Result<(isize, Option<SocketAddr>), Failure> {
-    if flags != 0 {
-        check_flags(socket, flags, libc::MSG_PEEK | libc::MSG_TRUNC)?;
-    }
-    let (bytes, from) = match socket.live() {
-        Some(Live::Stream(stream)) => (receive_bytes(stream, data, flags)?, None),
-        Some(Live::Datagrams(datagrams)) => receive_datagram(datagrams, data, flags)?,
-        _ => receive_datagram(datagrams_of(socket, libc::ENOTCONN)?, data, flags)?,
-    };
-    Ok((bytes as isize, from)) // no buffer is longer, nor is a datagram
+    with_flags(flags, libc::MSG_PEEK | libc::MSG_TRUNC, || {
+        let (bytes, from) = match socket.live() {
+            Some(Live::Stream(stream)) => (receive_bytes(stream, data, flags)?, None),
+            Some(Live::Datagrams(datagrams)) => receive_datagram(datagrams, data, flags)?,
+            _ => receive_datagram(datagrams_of(socket, libc::ENOTCONN)?, data, flags)?,
+        };
+        Ok((bytes as isize, from)) // no buffer is longer, nor is a datagram
+    })
 }
 
 fn receive_bytes(stream: &TcpStream, data: &mut [u8], flags: c_int) -> Result<usize, Failure> {

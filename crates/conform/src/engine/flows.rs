@@ -92,7 +92,7 @@ impl Transmits {
                     continue;
                 }
                 let from = SocketAddrV4::new(addr(device.at(), 1), port(transmits.flows.len()));
-                let socket = UdpSocket::bind(&namespaces[device.at()], from.into());
+                let socket = UdpSocket::bind(&namespaces[device.at()], from);
                 let socket = socket.map_err(|error| failed("binding the socket of a flow", error))?;
                 transmits.flows.insert((device, flow), socket);
             }

@@ -115,7 +115,7 @@ fn run(cycle: DeferCycle, config: &DeferConfig, sender_cpu: usize, cpu: usize) -
     writes_on_device(&pair.engine, &pair.tested, deferral(DEFER_HARD_IRQS, timeout))?;
     pair.never_interrupt(&pair.peer)?;
     let source = RawPort::bind(&pair.peer, 0)?;
-    let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT.into())?;
+    let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT)?;
     socket.set_read_timeout(Some(STOP_LOOK))?;
     let stop = AtomicBool::new(false);
     let (pair, stop) = (&pair, &stop);

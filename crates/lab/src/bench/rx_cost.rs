@@ -160,7 +160,7 @@ pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Co
             repeat(batch, stop, fill, || measured_raw(&port))
         }
         RxPath::Udp => {
-            let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT.into())?;
+            let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT)?;
             socket.connect(PEER_AT.into())?;
             socket.set_nonblocking(true)?;
             socket.setsockopt(SocketOption::BusyPollBudget, i32::from(batch) + 1)?;

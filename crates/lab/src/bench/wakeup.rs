@@ -153,7 +153,7 @@ fn measure(
     std::thread::scope(|scope| {
         let outcome = match context {
             WakeContext::Receive | WakeContext::EventContext => {
-                let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT.into())?;
+                let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT)?;
                 let (pair, woken) = (&pair, &woken);
                 scope.spawn(move || blocked_socket(pair, &socket, context, woken_cpu, woken));
                 sample(pair, config, &source, woken, None)

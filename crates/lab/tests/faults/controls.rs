@@ -243,7 +243,7 @@ impl Controls<'_> {
         let again = |reuse| UdpSocket::builder().reuse_port(reuse).bind(&self.pair.tested_ns, address);
         made += refused("bind", again(ReusePort::No), |error| error.kind() == io::ErrorKind::AddrInUse)?;
         made += refused("bind", again(ReusePort::Hash), |error| error.raw_os_error().is_some())?;
-        let foreign = UdpSocket::bind(&self.pair.tested_ns, (Ipv4Addr::new(192, 0, 2, 1), 9).into());
+        let foreign = UdpSocket::bind(&self.pair.tested_ns, (Ipv4Addr::new(192, 0, 2, 1), 9));
         made += refused("bind", foreign, |error| error.kind() == io::ErrorKind::AddrNotAvailable)?;
         let nowhere = SocketAddr::from((IpAddr::from([192, 0, 2, 1]), 9));
         made += refused("connect", socket.connect(nowhere), |error| error.kind() == io::ErrorKind::NetworkUnreachable)?;
@@ -253,7 +253,7 @@ impl Controls<'_> {
     }
 
     fn events(&self) -> anyhow::Result<u64> {
-        let socket = UdpSocket::bind(&self.pair.tested_ns, (TESTED_IP, 9).into())?;
+        let socket = UdpSocket::bind(&self.pair.tested_ns, (TESTED_IP, 9))?;
         let own = EventContext::new(&self.pair.engine);
         let good = EpollParamsRequest { busy_poll_usecs: 7, busy_poll_budget: 7, prefer_busy_poll: 1, pad: 0 };
         let mut made = 0;
@@ -282,7 +282,7 @@ impl Controls<'_> {
     /// What needs CAP_NET_ADMIN, without it.
     fn without_privilege(&self) -> anyhow::Result<u64> {
         let Pair { engine, tested, tested_ns, .. } = self.pair;
-        let socket = UdpSocket::bind(tested_ns, (TESTED_IP, 10).into())?;
+        let socket = UdpSocket::bind(tested_ns, (TESTED_IP, 10))?;
         engine.set_cap_net_admin(false);
         let napi = engine.napi_set(NapiSet { id: Some(self.id()), defer_hard_irqs: Some(3), ..NapiSet::default() });
         let device = tested.set(DevSet { attribute: DevAttribute::GroFlushTimeout, value: 3 });

@@ -7,7 +7,7 @@ use loom::thread;
 
 use super::{model, without};
 use crate::sync::Point;
-use crate::{Demand, ReadyQueue};
+use crate::{Demand, DemandOnce, ReadyQueue};
 
 /// A thread begins to watch while news are published.
 fn a_new_demand_misses_no_news() {
@@ -39,6 +39,52 @@ fn demand_needs_the_fence_of_the_news() {
 #[should_panic(expected = "missed news")]
 fn demand_needs_the_fence_of_the_change() {
     without(Point::DemandChange, a_new_demand_misses_no_news);
+}
+
+/// A task puts its waker in the place of an older one and waits, while news are published.
+fn a_task_that_waits_is_told() {
+    const OLD: u32 = 1;
+    const NEW: u32 = 2;
+    model(|| {
+        let (demand, waiting) = (Demand::new(1), DemandOnce::default());
+        waiting.want(1);
+        let shared = Arc::new((demand, waiting, AtomicU32::new(OLD), AtomicU32::new(0)));
+        let other = shared.clone();
+        let task = thread::spawn(move || {
+            let (_, waiting, waker, news) = &*other;
+            waker.store(NEW, Ordering::Relaxed);
+            waiting.want(1);
+            news.load(Ordering::Relaxed) == 1
+        });
+        let (demand, waiting, waker, news) = &*shared;
+        news.store(1, Ordering::Relaxed);
+        let _ = demand.after_news();
+        let told = waiting.take(1) == 1 && waker.load(Ordering::Relaxed) == NEW;
+        assert!(task.join().unwrap() || told, "missed news");
+    });
+}
+
+#[test]
+fn demand_once() {
+    a_task_that_waits_is_told();
+}
+
+#[test]
+#[should_panic(expected = "missed news")]
+fn demand_once_needs_the_fence_of_the_wish() {
+    without(Point::OnceWant, a_task_that_waits_is_told);
+}
+
+#[test]
+#[should_panic(expected = "missed news")]
+fn demand_once_needs_the_fence_of_the_news() {
+    without(Point::DemandNews, a_task_that_waits_is_told);
+}
+
+#[test]
+#[should_panic(expected = "missed news")]
+fn demand_once_hands_the_waker_over() {
+    without(Point::OnceHandOver, a_task_that_waits_is_told);
 }
 
 /// A queue of one slot, which a collector has in hand, the demand for its member and the member's news.

@@ -95,6 +95,8 @@ pub struct CaptureStats {
     pub dropped: u64,
 }
 
+napier_core::shown!(CaptureStats { written, dropped });
+
 /// A capture that is running. Dropping it ends it; [`Capture::finish`] also says whether the file is complete.
 ///
 /// ```

@@ -43,8 +43,8 @@ fn a_link_of_which_one_end_cannot_be_is_not_there_at_all() {
     }
     add().unwrap();
     assert_eq!(instances(&engine), 2);
-    let (asking, answering) = (UdpSocket::bind(&here, "10.8.0.1:7".parse().unwrap()).unwrap(), there);
-    let answering = UdpSocket::bind(&answering, "10.8.0.2:7".parse().unwrap()).unwrap();
+    let (asking, answering) = (UdpSocket::bind(&here, "10.8.0.1:7").unwrap(), there);
+    let answering = UdpSocket::bind(&answering, "10.8.0.2:7").unwrap();
     answering.set_read_timeout(Some(PATIENCE)).unwrap();
     asking.send_to(b"hello", "10.8.0.2:7".parse().unwrap()).unwrap();
     assert_eq!(answering.recv(&mut [0; 16]).unwrap(), 5);

@@ -58,6 +58,29 @@ pub struct DeviceStats {
     pub interrupts_suppressed: u64,
 }
 
+napier_core::shown!(DeviceStats {
+    rx_packets,
+    rx_bytes,
+    rx_no_frame,
+    rx_bad_descriptors,
+    rx_index_errors,
+    rx_too_long,
+    rx_wrong_checksums,
+    tx_packets,
+    tx_bytes,
+    tx_ring_full,
+    tx_no_frame,
+    tx_too_long,
+    tx_down,
+    tx_qdisc_drops,
+    tx_qdisc_drops_told,
+    tx_bad_descriptors,
+    tx_index_errors,
+    tx_kicks,
+    interrupts,
+    interrupts_suppressed
+});
+
 /// How long [`DeviceHandle::wait_link`] goes without a look.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -206,15 +229,16 @@ impl DeviceHandle {
         self.engine.devices.lock().entry(&self.device).carrier.state().clone()
     }
 
-    /// Waits until the device has a peer; false if it has none after `at_most`.
+    /// Waits until the device has a peer; false if it has none after `at_most`; `None`: for ever.
     #[must_use]
-    pub fn wait_link(&self, at_most: Duration) -> bool {
-        let until = Instant::now() + at_most;
+    pub fn wait_link(&self, at_most: impl Into<Option<Duration>>) -> bool {
+        // A time that the clock does not reach is for ever.
+        let until = at_most.into().and_then(|at_most| Instant::now().checked_add(at_most));
         loop {
             if self.link_state().carrier {
                 return true;
             }
-            if Instant::now() >= until {
+            if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
             }
             std::thread::sleep(LOOK);

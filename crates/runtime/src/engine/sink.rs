@@ -113,7 +113,7 @@ impl Sink for EngineSink<'_> {
                 device.set(request.ok_or(DevSetError::NotForDevices)?)?;
             }
             (Self::Socket(socket), _, Write::Socket(option, value)) => socket.set_busy_option(*option, *value)?,
-            (Self::Context(context), _, Write::Context(params)) => context.set_params((*params).into())?,
+            (Self::Context(context), _, Write::Context(params)) => context.set_params(*params)?,
             _ => {}
         }
         Ok(())

@@ -84,7 +84,7 @@ fn busy_periods_have_no_interrupts() {
     let context = EventContext::new(&pair.engine);
     // A client that is held up for less than that leaves the server in its busy loop.
     context.set_params(prefer(100_000)).unwrap();
-    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, SERVER.into()).unwrap();
+    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, SERVER).unwrap();
     context.add(&socket, Interest::IN, 0).unwrap();
     let end = Arc::new(AtomicBool::new(false));
     let client = std::thread::spawn({
@@ -119,7 +119,7 @@ fn server(
     end: &UserEvent,
     answered: &Arc<AtomicU64>,
 ) -> std::thread::JoinHandle<()> {
-    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, SERVER.into()).unwrap();
+    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, SERVER).unwrap();
     context.add(&socket, Interest::IN, 0).unwrap();
     context.add(end, Interest::IN, DATA_STOP).unwrap();
     let answered = answered.clone();
@@ -191,7 +191,7 @@ fn a_closed_context_gives_the_interrupt_back() {
     pair.set_all(&pair.tested, &long);
     let context = EventContext::new(&pair.engine);
     context.set_params(prefer(0)).unwrap();
-    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, SERVER.into()).unwrap();
+    let socket = UdpSocket::builder().nonblocking(true).bind(&pair.tested_ns, SERVER).unwrap();
     context.add(&socket, Interest::IN, 0).unwrap();
     let client = UdpSocket::bind(&pair.peer_ns, v4(PEER_V4, 5000)).unwrap();
     client.send_to(b"request", SERVER.into()).unwrap();

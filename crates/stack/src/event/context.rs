@@ -133,14 +133,15 @@ impl EventContext {
         Ok(())
     }
 
-    /// Sets the busy-polling parameters (`EPIOCSPARAMS`); on an error nothing is changed.
+    /// Sets the busy-polling parameters (`EPIOCSPARAMS`); on an error nothing is changed. [`EpollParams`] is what a program writes;
+    /// [`EpollParamsRequest`] has the fields as the kernel's struct has them.
     ///
     /// They are stored one by one: a wait in another thread may see some of them before the others.
     ///
     /// # Errors
     /// [`EpollParamsError`], checked in the kernel's order (`fs/eventpoll.c` `ep_eventpoll_bp_ioctl`).
-    pub fn set_params(&self, request: EpollParamsRequest) -> Result<(), EpollParamsError> {
-        let params = request.check(self.state().host.cap_net_admin())?;
+    pub fn set_params(&self, params: impl Into<EpollParamsRequest>) -> Result<(), EpollParamsError> {
+        let params = params.into().check(self.state().host.cap_net_admin())?;
         self.state().params.store(params);
         Ok(())
     }
@@ -152,7 +153,7 @@ impl EventContext {
     /// # Errors
     /// None today: no mode has parameters that need a capability.
     pub fn set_mode(&self, mode: Mode) -> Result<(), EpollParamsError> {
-        self.set_params(mode.plan().context().unwrap_or_default().into())
+        self.set_params(mode.plan().context().unwrap_or_default())
     }
 
     /// The busy-polling parameters (`EPIOCGPARAMS`); all zero in a new context.

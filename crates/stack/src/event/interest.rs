@@ -87,6 +87,18 @@ impl Interest {
         Self(self.0 & !other.0)
     }
 
+    /// Whether who waits to receive need wait no more, with these of a socket's conditions: there is something, or nothing will come.
+    #[must_use]
+    pub const fn ends_read_wait(self) -> bool {
+        self.intersects(Self::IN.with(Self::RDHUP).with(Self::ALWAYS))
+    }
+
+    /// Whether who waits to send need wait no more, with these of a socket's conditions: there is room, or there never will be.
+    #[must_use]
+    pub const fn ends_write_wait(self) -> bool {
+        self.intersects(Self::OUT.with(Self::ALWAYS))
+    }
+
     /// The bits that contexts do not support.
     pub(super) const fn unsupported(self) -> Self {
         self.without(Self::SUPPORTED)

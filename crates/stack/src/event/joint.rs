@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use napier_core::time::{Deadline, Span};
-use napier_sys::clock::Clock;
+use napier_core::time::Deadline;
+use napier_sys::clock::{Clock, timespec};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
@@ -122,7 +122,7 @@ impl JointContext {
             if until.is_due(now) {
                 return Ok(0);
             }
-            let left = until.instant().map(|until| timespec(until - now));
+            let left = until.instant().map(|until| timespec((until - now).ns));
             match epoll::wait(&self.both, &mut [NO_EVENT; 2], left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -183,9 +183,4 @@ const NO_EVENT: epoll::Event = epoll::Event { flags: epoll::EventFlags::empty(),
 /// The kernel has the same numbers, and refuses those that it does not know.
 fn flags(interest: Interest) -> epoll::EventFlags {
     epoll::EventFlags::from_bits_retain(interest.bits())
-}
-
-fn timespec(span: Span) -> Timespec {
-    let time = Duration::from(span);
-    Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() }
 }

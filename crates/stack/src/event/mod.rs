@@ -48,6 +48,7 @@ mod source;
 mod state;
 mod stats;
 mod table;
+mod tasks;
 mod user;
 mod wait;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::event::interest::Interest;
 use crate::event::source::Source;
 use crate::event::source::sealed::{Watchable, Watched};
+use crate::host::Host;
 
 /// A flag that any thread can raise and any context can watch for [`Interest::IN`]; the counterpart of `eventfd(2)`.
 ///
@@ -76,6 +77,10 @@ impl Drop for Handles {
 impl Watchable for UserEvent {
     fn watched(&self) -> Arc<dyn Watched> {
         self.owner.flag.clone()
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        None
     }
 }
 

@@ -30,7 +30,7 @@ use crate::wire::addr::{Addr, is_station};
 /// use napier_runtime::socket::{NetNs, UdpSocket};
 ///
 /// fn serve(ns: &NetNs) -> std::io::Result<()> {
-///     let socket = UdpSocket::bind(ns, "0.0.0.0:7".parse().expect("an address"))?;
+///     let socket = UdpSocket::bind(ns, "0.0.0.0:7")?;
 ///     let mut buffer = [0; 2048];
 ///     loop {
 ///         let (len, from) = socket.recv_from(&mut buffer)?;

@@ -1,18 +1,38 @@
 //! How sockets are opened in a name space, which alone knows all protocols.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use super::NetNs;
+use crate::errno::errno;
 use crate::tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
 use crate::udp::{UdpSocket, UdpSocketBuilder};
 
+/// `attempt` with the first address with which it succeeds, as `std::net` has it. A text is read here; a name is looked up by the system, over the
+/// kernel's network.
+///
+/// # Errors
+/// EINVAL if there is no address; else what the last attempt gave.
+pub(crate) fn first_of<R>(
+    addrs: impl ToSocketAddrs,
+    mut attempt: impl FnMut(SocketAddr) -> io::Result<R>,
+) -> io::Result<R> {
+    let mut last = errno(libc::EINVAL);
+    for addr in addrs.to_socket_addrs()? {
+        match attempt(addr) {
+            Ok(made) => return Ok(made),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 impl UdpSocket {
-    /// Binds with default settings.
+    /// Binds with default settings. `addr` is a [`SocketAddr`], or a text such as `"10.0.0.1:7"`, as in `std::net`.
     ///
     /// # Errors
     /// See [`UdpSocketBuilder::bind`].
-    pub fn bind(ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
+    pub fn bind(ns: &NetNs, addr: impl ToSocketAddrs) -> io::Result<Self> {
         Self::builder().bind(ns, addr)
     }
 }
@@ -24,17 +44,17 @@ impl UdpSocketBuilder {
     /// `EADDRINUSE` if the place is taken, or no port is free for port 0; `EADDRNOTAVAIL` if the address is not one of
     /// the name space's (it must be there already) nor the wildcard; `EINVAL` if the place has sockets that share it in
     /// another way; `ESHUTDOWN` if the engine has stopped.
-    pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<UdpSocket> {
-        ns.0.udp.bind(self, addr)
+    pub fn bind(self, ns: &NetNs, addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
+        first_of(addr, |addr| ns.0.udp.bind(self, addr))
     }
 }
 
 impl TcpListener {
-    /// Binds and listens with default settings.
+    /// Binds and listens with default settings. `addr` as for [`UdpSocket::bind`].
     ///
     /// # Errors
     /// See [`TcpListenerBuilder::bind`].
-    pub fn bind(ns: &NetNs, addr: SocketAddr) -> io::Result<Self> {
+    pub fn bind(ns: &NetNs, addr: impl ToSocketAddrs) -> io::Result<Self> {
         Self::builder().bind(ns, addr)
     }
 }
@@ -44,17 +64,17 @@ impl TcpListenerBuilder {
     ///
     /// # Errors
     /// As [`UdpSocketBuilder::bind`](crate::UdpSocketBuilder::bind); `EAGAIN` if the timer's thread cannot be started.
-    pub fn bind(self, ns: &NetNs, addr: SocketAddr) -> io::Result<TcpListener> {
-        ns.0.tcp()?.listen(self, addr)
+    pub fn bind(self, ns: &NetNs, addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        first_of(addr, |addr| ns.0.tcp()?.listen(self, addr))
     }
 }
 
 impl TcpStream {
-    /// Connects with default settings, and waits until that has succeeded or failed.
+    /// Connects with default settings, to the first of the addresses of `peer` that answers, and waits until that has succeeded or failed.
     ///
     /// # Errors
     /// See [`TcpStreamBuilder::connect`].
-    pub fn connect(ns: &NetNs, peer: SocketAddr) -> io::Result<Self> {
+    pub fn connect(ns: &NetNs, peer: impl ToSocketAddrs) -> io::Result<Self> {
         Self::builder().connect(ns, peer)
     }
 }
@@ -66,9 +86,20 @@ impl TcpStreamBuilder {
     /// `ECONNREFUSED`, `ECONNRESET`, `ETIMEDOUT`, `EHOSTUNREACH` (no such neighbour), `ENETUNREACH`, `EADDRINUSE`,
     /// `EADDRNOTAVAIL`, `EINVAL` (port 0), `EACCES` (a broadcast address), `EAFNOSUPPORT`; `EAGAIN` if the timer's thread
     /// cannot be started.
-    pub fn connect(self, ns: &NetNs, peer: SocketAddr) -> io::Result<TcpStream> {
-        let ends = self.ends(peer)?;
-        ns.0.tcp()?.connect(self, ends)
+    pub fn connect(self, ns: &NetNs, peer: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        first_of(peer, |peer| ns.0.tcp()?.connect(self, self.ends(peer)?))
+    }
+}
+
+impl UdpSocket {
+    /// Sends to and receives from `peer` only, from now on; may be called again with another peer. Datagrams that are in
+    /// the queue already stay. A socket bound to the wildcard gets the address that packets to the peer carry.
+    ///
+    /// # Errors
+    /// `ENETUNREACH` if no device's prefix holds the peer, `EAFNOSUPPORT` if it is of another family than the socket,
+    /// `EINVAL` for port 0, `EACCES` for a broadcast address. See [`SendMeta`](crate::SendMeta) for addresses of two families.
+    pub fn connect(&self, peer: impl ToSocketAddrs) -> io::Result<()> {
+        first_of(peer, |peer| self.connect_to(peer))
     }
 }
 

@@ -11,6 +11,7 @@ use napier_sys::clock::Clock;
 use super::Tcp;
 use crate::errno::{errno, stopped};
 use crate::event::{Watchable, Watched};
+use crate::host::Host;
 use crate::options::{self, OptionError, SocketOption};
 use crate::tables::demux::Tuple;
 use crate::tcp::builder::TcpListenerBuilder;
@@ -28,7 +29,7 @@ use crate::wire::PROTO_TCP;
 /// use napier_runtime::socket::{NetNs, TcpListener};
 ///
 /// fn serve(ns: &NetNs) -> std::io::Result<()> {
-///     let listener = TcpListener::bind(ns, "0.0.0.0:7".parse().expect("an address"))?;
+///     let listener = TcpListener::bind(ns, "0.0.0.0:7")?;
 ///     loop {
 ///         let (stream, _peer) = listener.accept()?;
 ///         std::thread::spawn(move || -> std::io::Result<()> {
@@ -82,7 +83,7 @@ impl TcpListener {
                 return Err(stopped());
             }
             // Relaxed: this call looks once per turn.
-            let nonblocking = self.inner.nonblocking.load(Ordering::Relaxed);
+            let nonblocking = self.inner.is_nonblocking();
             self.busy_poll(nonblocking);
             if self.inner.has_waiting() {
                 continue;
@@ -147,6 +148,10 @@ impl TcpListener {
 impl Watchable for TcpListener {
     fn watched(&self) -> Arc<dyn Watched> {
         self.inner.clone()
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        Some(self.tcp.tables.host.clone())
     }
 }
 

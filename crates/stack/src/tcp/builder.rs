@@ -86,10 +86,10 @@ impl TcpStreamBuilder {
         self
     }
 
-    /// How long a blocking [`connect`](Self::connect) waits (default 127 s, as `tcp_syn_retries` = 6).
+    /// How long a blocking [`connect`](Self::connect) waits; `None`: 127 s, as `tcp_syn_retries` = 6, which is the default.
     #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+    pub fn connect_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = timeout.into();
         self
     }
 

@@ -144,6 +144,13 @@ impl<C: Limited> ListenerInner<C> {
         abandoned
     }
 
+    /// Whether a call of this thread returns `EAGAIN` where it would wait. Asked there, not before.
+    #[inline]
+    pub(super) fn is_nonblocking(&self) -> bool {
+        // Relaxed: each call looks once.
+        self.nonblocking.load(Ordering::Relaxed) || napier_sys::current::waits_not()
+    }
+
     /// The engine has stopped.
     pub(super) fn engine_stopped(&self) {
         // Release: pairs with the Acquire in `is_stopped`.

@@ -17,6 +17,7 @@ use napier_sys::clock::Clock;
 use super::Tcp;
 use crate::errno::errno;
 use crate::event::{Interest, Watchable, Watched};
+use crate::host::Host;
 use crate::options::{self, OptionError, PRIORITY_FREE_MAX, SocketOption};
 use crate::tcp::builder::TcpStreamBuilder;
 use crate::tcp::conn::calls::Attempt;
@@ -40,7 +41,7 @@ const WRITABLE: Interest = Interest::from_bits(Interest::OUT.bits() | Interest::
 /// use napier_runtime::socket::{NetNs, TcpStream};
 ///
 /// fn ask(ns: &NetNs) -> std::io::Result<Vec<u8>> {
-///     let stream = TcpStream::connect(ns, "10.0.0.2:7".parse().expect("an address"))?;
+///     let stream = TcpStream::connect(ns, "10.0.0.2:7")?;
 ///     (&stream).write_all(b"question")?;
 ///     stream.shutdown(std::net::Shutdown::Write)?;
 ///     let mut answer = Vec::new();
@@ -120,7 +121,7 @@ impl TcpStream {
                 Attempt::Wait => {}
             }
             // Relaxed: this call looks once per turn.
-            let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
+            let nonblocking = self.conn.is_nonblocking();
             self.busy_poll(nonblocking);
             if self.conn.is_ready(READABLE) {
                 continue;
@@ -152,7 +153,7 @@ impl TcpStream {
             if sent == data.len() {
                 return Ok(sent);
             }
-            let nonblocking = self.conn.nonblocking.load(Ordering::Relaxed);
+            let nonblocking = self.conn.is_nonblocking();
             let deadline = || self.deadline(self.conn.write_timeout_ns.load(Ordering::Relaxed));
             if nonblocking || !self.sleep(&self.conn.writer, WRITABLE, *until.get_or_insert_with(deadline)) {
                 return if sent > 0 { Ok(sent) } else { Err(errno(libc::EAGAIN)) };
@@ -352,6 +353,10 @@ fn set_timeout(slot: &AtomicU64, timeout: Option<Duration>) -> io::Result<()> {
 impl Watchable for TcpStream {
     fn watched(&self) -> Arc<dyn Watched> {
         self.conn.clone()
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        Some(self.tcp.tables.host.clone())
     }
 }
 

@@ -13,6 +13,7 @@ use super::sndbuf::BufferOwner;
 use crate::device::OnRoom;
 use crate::errno::{errno, of_icmp};
 use crate::event::{Interest, STOPPED, Source, Watchable, Watched};
+use crate::host::Host;
 use crate::udp::errors::SentError;
 use crate::udp::queue::UdpInner;
 use crate::udp::socket::UdpSocket;
@@ -56,6 +57,13 @@ impl UdpInner {
     pub(crate) fn take_told(&self) -> Option<io::Error> {
         // Relaxed: of two calls one has it.
         Some(self.told.swap(0, Ordering::Relaxed)).filter(|code| *code != 0).map(errno)
+    }
+
+    /// Whether a call of this thread returns `EAGAIN` where it would wait. Asked there, not before.
+    #[inline]
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        // Relaxed: each call looks once.
+        self.nonblocking.load(Ordering::Relaxed) || napier_sys::current::waits_not()
     }
 
     pub(super) fn engine_stopped(&self) {
@@ -107,6 +115,10 @@ impl Sleeper for UdpInner {
 impl Watchable for UdpSocket {
     fn watched(&self) -> Arc<dyn Watched> {
         self.inner().clone()
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        Some(self.udp.tables.host.clone())
     }
 }
 

@@ -183,7 +183,7 @@ impl UdpInner {
             }
             match path.interface.egress.transmit(class, len_max, fill) {
                 Ok(()) => {
-                    if !self.send_buffer.is_writable() && self.nonblocking.load(Ordering::Relaxed) {
+                    if !self.send_buffer.is_writable() && self.is_nonblocking() {
                         self.ask_for_credit(path, class);
                     }
                     return Ok(true);
@@ -192,11 +192,11 @@ impl UdpInner {
                 Err(TxError::Down) => {
                     return Err(tables.check_running().err().unwrap_or_else(|| errno(libc::ENETDOWN)));
                 }
-                Err(TxError::Full) if self.nonblocking.load(Ordering::Relaxed) => {
+                Err(TxError::Full) if self.is_nonblocking() => {
                     self.ask_device(path, class, Want::Device);
                     return Err(full(tables, path, libc::EAGAIN));
                 }
-                Err(TxError::Busy) if yields >= LOOKS || self.nonblocking.load(Ordering::Relaxed) => {
+                Err(TxError::Busy) if yields >= LOOKS || self.is_nonblocking() => {
                     yields = 0;
                     self.wait_for_room(tables, path, class, Want::Device)?;
                 }
@@ -242,7 +242,7 @@ impl UdpInner {
     #[cold]
     fn wait_for_room(&self, tables: &Tables, path: &UdpPath, class: &PacketClass, want: Want) -> io::Result<()> {
         let (buffer, egress) = (&self.send_buffer, &path.interface.egress);
-        let nonblocking = self.nonblocking.load(Ordering::Relaxed);
+        let nonblocking = self.is_nonblocking();
         let looks = match want {
             Want::Credit if nonblocking => 1,
             Want::Credit => LOOKS,

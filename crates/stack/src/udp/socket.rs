@@ -55,13 +55,8 @@ impl UdpSocket {
         UdpSocketBuilder::default()
     }
 
-    /// Sends to and receives from `peer` only, from now on; may be called again with another peer. Datagrams that are in
-    /// the queue already stay. A socket bound to the wildcard gets the address that packets to the peer carry.
-    ///
-    /// # Errors
-    /// `ENETUNREACH` if no device's prefix holds the peer, `EAFNOSUPPORT` if it is of another family than the socket,
-    /// `EINVAL` for port 0, `EACCES` for a broadcast address. See [`SendMeta`](crate::SendMeta) for addresses of two families.
-    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+    /// See [`connect`](Self::connect).
+    pub(crate) fn connect_to(&self, peer: SocketAddr) -> io::Result<()> {
         let target = Destination::new(&peer);
         let tables = &self.udp.tables;
         let writer = &mut tables.lock();

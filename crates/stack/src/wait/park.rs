@@ -41,7 +41,7 @@ use arc_swap::ArcSwapOption;
 use napier_core::time::Deadline;
 use napier_core::waking::external::Arming;
 use napier_ring::{Doorbell, Sleepers, StandIn};
-use napier_sys::clock::Clock;
+use napier_sys::clock::{Clock, timespec};
 use napier_sys::current;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -158,10 +158,7 @@ impl Parker {
         }
         deferred::settle(Work::Calls);
         deferred::settle(Work::ExactTimers);
-        let until = deadline.instant().map(|instant| futex::Timespec {
-            tv_sec: (instant.ns / 1_000_000_000).cast_signed(),
-            tv_nsec: (instant.ns % 1_000_000_000).cast_signed(),
-        });
+        let until = deadline.instant().map(|instant| timespec(instant.ns));
         self.enter();
         let found = loop {
             // Whoever takes our announcement off the bell counts us as a sleeper.
@@ -354,7 +351,7 @@ impl<F: Fn() -> bool> Drop for HeldExternal<'_, F> {
     }
 }
 
-fn this_cpu() -> u32 {
+pub(crate) fn this_cpu() -> u32 {
     sched_getcpu() as u32 // fewer than 2^32 processors
 }
 

@@ -23,6 +23,7 @@ use napier_core::state::State;
 use napier_core::time::{Instant, Span};
 use napier_core::upkeep::{SLACK_NONE, timer_slack};
 use napier_ring::LazyTimer;
+use napier_sys::clock::timespec;
 use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -164,11 +165,7 @@ impl SoftirqCpu {
 
     fn program_locked(&self, at_ns: u64, _one_at_a_time: &MutexGuard<'_, ()>) {
         self.counters.timer_programs.fetch_add(1, Ordering::Relaxed);
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let at = Timespec {
-            tv_sec: i64::try_from(at_ns / 1_000_000_000).expect("u64 ns fit i64 seconds"),
-            tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
-        };
+        let (zero, at) = (timespec(0), timespec(at_ns));
         self.timer.lazy.set(at_ns, || {
             #[cfg(test)]
             hold::at(hold::Point::BeforeKernelTimer);
@@ -303,6 +300,5 @@ impl SoftirqCpu {
 
 /// From `now` to `at_ns`; nothing if that is past.
 pub(super) fn until(at_ns: u64, now: Instant) -> Timespec {
-    let left_ns = at_ns.saturating_sub(now.ns);
-    Timespec { tv_sec: (left_ns / 1_000_000_000).cast_signed(), tv_nsec: (left_ns % 1_000_000_000).cast_signed() }
+    timespec(at_ns.saturating_sub(now.ns))
 }

@@ -86,6 +86,17 @@ pub struct XdpStats {
     pub rx_wrong_checksums: u64,
 }
 
+napier_core::shown!(XdpStats {
+    rx_dropped,
+    rx_invalid_descs,
+    tx_invalid_descs,
+    rx_ring_full,
+    rx_fill_ring_empty_descs,
+    tx_ring_empty_descs,
+    interrupts_put_away,
+    rx_wrong_checksums
+});
+
 /// A device that is about to be added on an interface.
 pub(crate) struct NewXdp {
     config: XdpConfig,

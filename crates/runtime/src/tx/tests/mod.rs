@@ -28,9 +28,7 @@ mod stalled;
 
 /// A socket at the sending end, one at the receiving end, and that one's address.
 fn sockets(rig: &Rig) -> (UdpSocket, UdpSocket, SocketAddr) {
-    let bind = |device: &DeviceHandle, addr: &str| {
-        UdpSocket::bind(device.netns(), addr.parse().expect("address")).expect("socket")
-    };
+    let bind = |device: &DeviceHandle, addr: &str| UdpSocket::bind(device.netns(), addr).expect("socket");
     let (socket, peer) = (bind(&rig.from, "10.77.0.1:0"), bind(&rig.to, "10.77.0.2:7"));
     peer.set_read_timeout(Some(PATIENCE)).expect("timeout");
     let to = peer.local_addr().expect("address");

@@ -8,7 +8,7 @@ const EACH: u32 = 300;
 fn socket(rig: &Rig, port: u32) -> UdpSocket {
     let addr: SocketAddr = format!("10.77.0.1:{}", 10_000 + port).parse().expect("address");
     let socket = UdpSocket::bind(rig.from.netns(), addr).expect("socket");
-    socket.connect("10.77.0.2:7".parse().expect("address")).expect("connected");
+    socket.connect("10.77.0.2:7").expect("connected");
     socket
 }
 
@@ -139,7 +139,7 @@ fn packets_in_another_queue_come_home() {
                 assert!(begin.elapsed() < PATIENCE, "{left} of {of} did not come");
             }
         };
-        let socket = UdpSocket::bind(rig.from.netns(), "10.77.0.1:9".parse().expect("address")).expect("socket");
+        let socket = UdpSocket::bind(rig.from.netns(), "10.77.0.1:9").expect("socket");
         socket.setsockopt(SocketOption::SndBuf, 10_000).expect("set");
         let target = |port: u16| SocketAddr::from(([10, 77, 0, 2], port));
         let queue_of = |port: u16| rig.to.rx_queue_of(socket.local_addr().expect("bound"), target(port));

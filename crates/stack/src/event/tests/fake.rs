@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::event::source::sealed::{Watchable, Watched};
 use crate::event::{EpollParamsRequest, Event, EventContext, Interest, Source, Timeout};
+use crate::host::Host;
 use crate::testing::NAPI;
 pub(super) use crate::testing::{Call, FIRST_ID, FakeEngine};
 
@@ -94,6 +95,10 @@ impl Watched for Shared {
 impl Watchable for FakeSocket {
     fn watched(&self) -> Arc<dyn Watched> {
         self.owner.shared.clone()
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        None
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::event::source::sealed::{Watchable, Watched};
 use crate::event::tests::fake::{FakeEngine, poll};
 use crate::event::{EventContext, Interest, Source};
+use crate::host::Host;
 
 type Intrusion = Box<dyn FnOnce(&Interrupted) + Send>;
 
@@ -48,6 +49,10 @@ impl Watched for Interrupted {
 impl Watchable for Socket {
     fn watched(&self) -> Arc<dyn Watched> {
         self.0.clone()
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        None
     }
 }
 

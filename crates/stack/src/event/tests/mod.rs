@@ -6,4 +6,5 @@ mod levels;
 mod looks;
 mod members;
 mod stress;
+mod tasks;
 mod waiting;

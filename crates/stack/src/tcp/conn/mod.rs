@@ -268,6 +268,13 @@ impl Conn {
         }
     }
 
+    /// Whether a call of this thread returns `EAGAIN` where it would wait. Asked there, not before.
+    #[inline]
+    pub(in crate::tcp) fn is_nonblocking(&self) -> bool {
+        // Relaxed: each call looks once.
+        self.nonblocking.load(Ordering::Relaxed) || napier_sys::current::waits_not()
+    }
+
     /// What others see of the buffers is as it is: they have moved or grown.
     #[inline]
     fn publish_buffers(&self, core: &Core) {

@@ -92,9 +92,9 @@ impl Pulse {
     pub(super) fn new(rig: &Rig) -> Self {
         let mac = [2, 0, 0, 0x77, 0, 1];
         rig.to.netns().neighbour_add(rig.to.ifindex(), std::net::IpAddr::V4(FROM), mac).expect("a station");
-        let receives = UdpSocket::bind(rig.from.netns(), "10.77.0.1:7".parse().unwrap()).expect("socket");
+        let receives = UdpSocket::bind(rig.from.netns(), "10.77.0.1:7").expect("socket");
         receives.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let sends = UdpSocket::bind(rig.to.netns(), "10.77.0.2:7".parse().unwrap()).expect("socket");
+        let sends = UdpSocket::bind(rig.to.netns(), "10.77.0.2:7").expect("socket");
         Self { sends, receives }
     }
 
