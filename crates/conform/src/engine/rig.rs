@@ -54,7 +54,7 @@ impl EngineRig<'_> {
         }
         if described.connected {
             let peer = SocketAddrV4::new(addr(device.at(), 2), PEER_PORT);
-            socket.connect(peer.into()).map_err(|error| failed("connecting a socket", error))?;
+            socket.connect(peer).map_err(|error| failed("connecting a socket", error))?;
         }
         *self.sockets[position].lock().expect("no panic while held") = Some(Arc::new(socket));
         Ok(())

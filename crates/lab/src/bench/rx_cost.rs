@@ -161,7 +161,7 @@ pub(super) fn measure(path: RxPath, batch: u16, stop: Stop) -> anyhow::Result<Co
         }
         RxPath::Udp => {
             let socket = UdpSocket::bind(&pair.tested_ns, TESTED_AT)?;
-            socket.connect(PEER_AT.into())?;
+            socket.connect(PEER_AT)?;
             socket.set_nonblocking(true)?;
             socket.setsockopt(SocketOption::BusyPollBudget, i32::from(batch) + 1)?;
             socket.setsockopt(SocketOption::PreferBusyPoll, 1)?;

@@ -190,7 +190,7 @@ fn ping(pair: &Pair, end: &End, round_trips: u32) -> anyhow::Result<RowSlice<His
 
 /// As many connections as wanted, and their other ends, in one order.
 fn connect(pair: &Pair, connections: u32) -> anyhow::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
-    let server = TESTED_AT.into();
+    let server = TESTED_AT;
     let listener = TcpListener::bind(&pair.tested_ns, server)?;
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for _ in 0..connections {

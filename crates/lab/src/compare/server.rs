@@ -128,7 +128,7 @@ impl WorkerSetup {
         UdpSocket::builder()
             .reuse_port(ReusePort::ByNapi)
             .nonblocking(true)
-            .bind(&self.netns, SERVER.into())
+            .bind(&self.netns, SERVER)
             .with_context(|| format!("binding the server's socket to {SERVER}"))
     }
 }
