@@ -30,8 +30,8 @@ pub const PROGRAMS_MAX: usize = 64;
 const CLIENTS_MAX: usize = 16;
 /// Of them, those of one user that is neither root nor the engine's: others have room beside them.
 const OF_ONE_USER_MAX: usize = 4;
-/// A client that says nothing, or does not read, for so long is closed.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(2);
+/// A client that says nothing, or does not read, for so long is closed. A command speaks only once its program is begun, on a busy machine too.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest request, and longest part of an answer, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1024;
 pub(crate) const PART_BYTES_MAX: usize = 32 << 10;
