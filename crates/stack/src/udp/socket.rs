@@ -33,8 +33,7 @@ use crate::wire::addr::{self, Addr, End};
 ///
 /// /// One of several workers, each with an instance of its own.
 /// fn worker(ns: &NetNs) -> std::io::Result<()> {
-///     let any = "0.0.0.0:11211".parse().expect("an address");
-///     let socket = UdpSocket::builder().reuse_port(ReusePort::ByNapi).bind(ns, any)?;
+///     let socket = UdpSocket::builder().reuse_port(ReusePort::ByNapi).bind(ns, "0.0.0.0:11211")?;
 ///     loop {
 ///         socket.recv_batch(32, &mut |payload, from| {
 ///             // Nothing can be done about one answer that does not fit into the ring: the client asks again.
