@@ -1,6 +1,6 @@
 //! What is wanted of the thread that publishes news.
 
-use crate::sync::{AtomicU32, Ordering, Point, full_fence, order};
+use crate::sync::{AtomicU32, Ordering, Point, full_fence};
 
 /// Bits that say which news are wanted; 0 = none.
 ///
@@ -66,7 +66,8 @@ impl DemandOnce {
     #[inline]
     pub fn want(&self, bits: u32) {
         // Release: shows what was written before to `take`. Acquire: if `take` was first, its news are seen by the look that follows.
-        self.bits.fetch_or(bits, order(Point::OnceHandOver, Ordering::AcqRel));
+        // The two fences alone would do for one teller; with these, what is handed over does not hang on where the caller has its fence.
+        self.bits.fetch_or(bits, Ordering::AcqRel);
         // Pairs with the fence before `take`.
         full_fence(Point::OnceWant);
     }
@@ -80,6 +81,6 @@ impl DemandOnce {
             return 0;
         }
         // AcqRel: pairs with `want`.
-        self.bits.fetch_and(!bits, order(Point::OnceHandOver, Ordering::AcqRel)) & bits
+        self.bits.fetch_and(!bits, Ordering::AcqRel) & bits
     }
 }

@@ -71,7 +71,6 @@ pub(crate) enum Point {
     DemandChange,
     DemandNews,
     OnceWant,
-    OnceHandOver,
     ReadyRelease,
     TimerArm,
     TimerLook,
