@@ -1,7 +1,7 @@
 //! Figures that threads add to while others read them: what is counted is listed once.
 //!
 //! [`counters!`](macro@crate::counters) makes of one list of fields the struct whose fields threads add to and the struct that
-//! a reader gets, with the reading, the writing down and the difference of two readings. [`shown!`](macro@crate::shown) prints it.
+//! a reader gets, with the reading, the writing down, the difference of two readings and the printing. [`shown!`](macro@crate::shown) prints others.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -247,6 +247,15 @@ macro_rules! counters {
             }
         }
 
+        /// One line per counter that is not 0, with its name and its unit.
+        impl core::fmt::Display for $numbers {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                $($crate::counters::ShownNumber::show(&self.$field, stringify!($field), f)?;)*
+                $($($crate::counters::ShownNumber::show(&self.$else, stringify!($else), f)?;)*)?
+                Ok(())
+            }
+        }
+
         impl core::ops::AddAssign for $numbers {
             /// Adds the numbers of another.
             fn add_assign(&mut self, other: Self) {
@@ -297,6 +306,9 @@ mod tests {
         let mut between = read(&cells, 7) - before;
         assert_eq!((between.polls[PollContext::User], between.polls.total()), (2, 2));
         assert_eq!((between.schedules, between.interrupts, between.name), (5, 4, "cpu"));
+        let shown = alloc::format!("{between}");
+        let words = ["polls", "2", "(user", "2)", "schedules", "5", "interrupts", "4"];
+        assert!(shown.split_whitespace().eq(words), "{shown}");
         between += between;
         assert_eq!((between.polls.total(), between.schedules, between.interrupts), (4, 10, 8));
     }

@@ -53,26 +53,6 @@ counters! {
     }
 }
 
-napier_core::shown!(NapiStats {
-    polls,
-    empty_polls,
-    packets,
-    schedules,
-    timer_fires,
-    timer_lateness_ns,
-    unmasks,
-    irq_holds,
-    irq_needless,
-    deferrals,
-    suspensions,
-    resumes,
-    busy_poll_rx_packets,
-    spin_ticks,
-    gro_merged,
-    gro_held,
-    interrupts
-});
-
 impl NapiCounters {
     #[inline]
     pub(crate) fn polled(&self, context: PollContext, work: u32) {
