@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use napier_core::time::Deadline;
 use napier_sys::clock::Clock;
@@ -82,8 +81,7 @@ impl TcpListener {
             if self.inner.is_stopped() {
                 return Err(stopped());
             }
-            // Relaxed: this call looks once per turn.
-            let nonblocking = self.inner.is_nonblocking();
+            let nonblocking = self.inner.nonblocking.now();
             self.busy_poll(nonblocking);
             if self.inner.has_waiting() {
                 continue;
@@ -117,7 +115,7 @@ impl TcpListener {
     /// # Errors
     /// None today.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.inner.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.inner.nonblocking.set(nonblocking);
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use crate::tables::demux::Demuxed;
 use crate::tables::reuse::ReusePort;
 use crate::tcp::by_age::{ByAge, Limited};
 use crate::tcp::settings::ConnSettings;
+use crate::wait::Nonblocking;
 use crate::wait::park::{Parker, Sleeper, Whom};
 use crate::wire::addr::End;
 
@@ -47,7 +48,7 @@ pub(crate) struct ListenerInner<C> {
     closed: AtomicBool,
     /// The engine has stopped.
     pub(super) stopped: AtomicBool,
-    pub(super) nonblocking: AtomicBool,
+    pub(super) nonblocking: Nonblocking,
     /// The busy-poll settings, all but the id; connections inherit them.
     pub(super) busy: AtomicU64,
     pub(super) parker: Parker,
@@ -73,7 +74,7 @@ impl<C: Limited> ListenerInner<C> {
             embryos: ByAge::default(),
             closed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            nonblocking: AtomicBool::new(false),
+            nonblocking: Nonblocking::default(),
             busy: AtomicU64::new(options::pack(busy)),
             parker: Parker::new(),
             source: Source::new(),
@@ -142,13 +143,6 @@ impl<C: Limited> ListenerInner<C> {
         let abandoned: Vec<_> = waiting.collect();
         self.waiting.fetch_sub(abandoned.len().cast_signed(), Ordering::Relaxed);
         abandoned
-    }
-
-    /// Whether a call of this thread returns `EAGAIN` where it would wait. Asked there, not before.
-    #[inline]
-    pub(super) fn is_nonblocking(&self) -> bool {
-        // Relaxed: each call looks once.
-        self.nonblocking.load(Ordering::Relaxed) || napier_sys::current::waits_not()
     }
 
     /// The engine has stopped.

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use napier_core::family::SocketFamily;
 
@@ -26,7 +25,7 @@ impl Tcp {
         let writer = &mut self.tables.lock();
         let (local, busy) = binding.claim(&self.tables, writer, PROTO_TCP, local)?;
         let listener = Arc::new(ListenerInner::new((local, family), binding.reuse, limits, &busy));
-        listener.nonblocking.store(binding.nonblocking, Ordering::Relaxed);
+        listener.nonblocking.set(binding.nonblocking);
         let tuple = Tuple { local, peer: None };
         self.edit_listeners(writer, |listeners| listeners.insert(tuple, &listener, binding.reuse));
         Ok(TcpListener::from_parts(listener, self.clone()))

@@ -121,7 +121,7 @@ impl TcpStream {
                 Attempt::Wait => {}
             }
             // Relaxed: this call looks once per turn.
-            let nonblocking = self.conn.is_nonblocking();
+            let nonblocking = self.conn.nonblocking.now();
             self.busy_poll(nonblocking);
             if self.conn.is_ready(READABLE) {
                 continue;
@@ -153,7 +153,7 @@ impl TcpStream {
             if sent == data.len() {
                 return Ok(sent);
             }
-            let nonblocking = self.conn.is_nonblocking();
+            let nonblocking = self.conn.nonblocking.now();
             let deadline = || self.deadline(self.conn.write_timeout_ns.load(Ordering::Relaxed));
             if nonblocking || !self.sleep(&self.conn.writer, WRITABLE, *until.get_or_insert_with(deadline)) {
                 return if sent > 0 { Ok(sent) } else { Err(errno(libc::EAGAIN)) };
@@ -210,7 +210,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.conn.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.conn.nonblocking.set(nonblocking);
         Ok(())
     }
 

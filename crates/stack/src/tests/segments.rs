@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use napier_sys::current::without_waiting;
 use smoltcp::wire::{ArpOperation, Ipv4Address};
 
 use super::fragments::payload;
@@ -99,21 +100,28 @@ fn what_cannot_be_cut_is_refused_as_the_kernel_refuses_it() {
 
 #[test]
 fn a_ring_that_is_full_takes_what_it_has_room_for() {
-    let rig = Rig::new();
-    rig.know_peers();
-    let (own, peer) = ENDS[0];
-    let socket = open(&rig, own);
-    let bytes = payload(1000);
-    let to = SendMeta::to(at(peer)).segment_bytes(100);
-    rig.device.full_after.store(3, Relaxed);
-    assert_eq!(socket.send_msg(&bytes, &to).unwrap(), 300);
-    assert_eq!(code(socket.send_msg(&bytes[300..], &to)), libc::EAGAIN);
-    let mut all = rig.sent();
-    rig.device.full_after.store(0, Relaxed);
-    assert_eq!(socket.send_msg(&bytes[300..], &to).unwrap(), 700);
-    all.extend(rig.sent());
-    assert_eq!(all, datagrams((own, peer), &bytes, 100));
-    assert_eq!(rig.ns.counters().udp_out_datagrams, 10);
+    for waits_elsewhere in [false, true] {
+        let rig = Rig::new();
+        rig.know_peers();
+        let (own, peer) = ENDS[0];
+        let socket = open(&rig, own);
+        socket.set_nonblocking(!waits_elsewhere).unwrap();
+        let bytes = payload(1000);
+        let to = SendMeta::to(at(peer)).segment_bytes(100);
+        // `MSG_DONTWAIT` is as good as `O_NONBLOCK`.
+        let send = |bytes: &[u8]| {
+            if waits_elsewhere { without_waiting(|| socket.send_msg(bytes, &to)) } else { socket.send_msg(bytes, &to) }
+        };
+        rig.device.full_after.store(3, Relaxed);
+        assert_eq!(send(&bytes).unwrap(), 300);
+        assert_eq!(code(send(&bytes[300..])), libc::EAGAIN);
+        let mut all = rig.sent();
+        rig.device.full_after.store(0, Relaxed);
+        assert_eq!(send(&bytes[300..]).unwrap(), 700);
+        all.extend(rig.sent());
+        assert_eq!(all, datagrams((own, peer), &bytes, 100));
+        assert_eq!(rig.ns.counters().udp_out_datagrams, 10);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::event::Interest;
 use crate::tables::Tables;
 use crate::tables::neighbour::Key;
 use crate::udp::errors::SentError;
-use crate::udp::paths::{PAYLOAD_MAX, UdpPath};
+use crate::udp::paths::{PAYLOAD_MAX, UdpPath, hold};
 use crate::udp::queue::UdpInner;
 use crate::udp::segments::send_segments;
 use crate::udp::send::Datagram;
@@ -67,7 +67,7 @@ pub(super) fn send_long(
         let bytes = front + piece.len as usize;
         let went = match unknown {
             None => socket.transmit(tables, path, &class, bytes, &mut fill).map(|_| ()),
-            Some(key) => socket.hold(tables, class, key, bytes, &mut fill),
+            Some(key) => hold(tables, class, key, bytes, &mut fill),
         };
         if let Err(error) = went {
             // Without it the others are of no use.

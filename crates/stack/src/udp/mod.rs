@@ -28,7 +28,6 @@ pub(crate) mod wishes;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use napier_core::icmp::{Error as IcmpError, Told, lowered};
 use napier_sys::clock::Clock;
@@ -79,7 +78,7 @@ impl Udp {
         let socket = Arc::new(UdpInner::new(frames, counters, binding.reuse, (local, family), busy, send_buffer));
         let sender: std::sync::Weak<UdpInner> = Arc::downgrade(&socket);
         socket.send_buffer.belongs_to(sender);
-        socket.nonblocking.store(binding.nonblocking, Ordering::Relaxed);
+        socket.nonblocking.set(binding.nonblocking);
         if let Some(bytes) = rcvbuf_bytes {
             socket.ask_rcvbuf(bytes);
         }

@@ -59,13 +59,6 @@ impl UdpInner {
         Some(self.told.swap(0, Ordering::Relaxed)).filter(|code| *code != 0).map(errno)
     }
 
-    /// Whether a call of this thread returns `EAGAIN` where it would wait. Asked there, not before.
-    #[inline]
-    pub(crate) fn is_nonblocking(&self) -> bool {
-        // Relaxed: each call looks once.
-        self.nonblocking.load(Ordering::Relaxed) || napier_sys::current::waits_not()
-    }
-
     pub(super) fn engine_stopped(&self) {
         // Release: pairs with the Acquire in `is_stopped`.
         self.stopped.store(true, Ordering::Release);

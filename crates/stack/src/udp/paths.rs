@@ -9,11 +9,12 @@ use napier_core::neighbour::Nud;
 use napier_core::time::Deadline;
 use napier_sys::clock::Clock;
 
+use crate::device::PacketClass;
 use crate::errno::errno;
 use crate::tables::bind::check_reach;
-use crate::tables::neighbour::Key;
+use crate::tables::neighbour::{HeldPacket, Key};
 use crate::tables::path::{Destination, Way, route};
-use crate::tables::{Interface, Snapshot};
+use crate::tables::{Interface, Snapshot, Tables};
 use crate::udp::wishes::Wish;
 use crate::wire::addr::End;
 use crate::wire::template::{Marks, Template};
@@ -150,4 +151,22 @@ fn slot(target: Destination, slots: usize) -> usize {
     let mixed = low ^ (low >> 16) ^ u64::from(target.dst.port);
     let mixed = mixed ^ mixed >> 4 ^ mixed >> 8;
     (mixed % SLOTS as u64) as usize % slots
+}
+
+/// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
+#[cold]
+pub(super) fn hold(
+    tables: &Tables,
+    class: PacketClass,
+    key: Key,
+    len_max: usize,
+    fill: &mut dyn FnMut(&mut [u8]) -> usize,
+) -> io::Result<()> {
+    let mut frame = vec![0; len_max];
+    let len = fill(&mut frame);
+    frame.truncate(len);
+    // Nobody comes again with it.
+    let class = PacketClass { comes_again: false, charged_to: 0, ..class };
+    let reachable = tables.hold_for(key, HeldPacket { frame, class });
+    if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
 }

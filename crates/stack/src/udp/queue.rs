@@ -33,6 +33,7 @@ use crate::udp::paths::PathCache;
 use crate::udp::sndbuf::SendBuffer;
 use crate::udp::taken::{TAKEN_MAX, Taken};
 use crate::udp::wishes::{Needs, Wishes};
+use crate::wait::Nonblocking;
 use crate::wait::park::Parker;
 use crate::wire::Meta;
 use crate::wire::addr::End;
@@ -69,7 +70,7 @@ pub(crate) struct UdpInner {
     pub(crate) ends: CacheLine<ArcSwap<Ends>>,
     /// Counts changes of `ends`, so that remembered paths notice.
     pub(crate) ends_epoch: AtomicU32,
-    pub(crate) nonblocking: AtomicBool,
+    pub(crate) nonblocking: Nonblocking,
     /// The engine has stopped.
     pub(crate) stopped: AtomicBool,
     /// What was said of packets that were sent: the error of the next call; 0: nothing.
@@ -150,7 +151,7 @@ impl UdpInner {
             frames,
             counters,
             paths: CacheLine(Exclusive::new(PathCache::default())),
-            nonblocking: AtomicBool::new(false),
+            nonblocking: Nonblocking::default(),
             stopped: AtomicBool::new(false),
             told: AtomicI32::new(0),
             errors: SentErrors::default(),

@@ -13,7 +13,6 @@
 //! Source: `net/ipv4/udp.c udp_send_skb`, `udp_cmsg_send`. The kernel takes all of a buffer or nothing, and may lose the rest below.
 
 use std::io;
-use std::sync::atomic::Ordering;
 
 use napier_core::time::Instant;
 
@@ -22,7 +21,7 @@ use crate::device::TxError;
 use crate::errno::errno;
 use crate::tables::Tables;
 use crate::tables::neighbour::Key;
-use crate::udp::paths::{PAYLOAD_MAX, UdpPath};
+use crate::udp::paths::{PAYLOAD_MAX, UdpPath, hold};
 use crate::udp::queue::UdpInner;
 use crate::wait::deferred::{Deferring, Work};
 
@@ -50,7 +49,7 @@ pub(super) fn send_segments(
     }
     let (head, class) = (path.template.len(), socket.class(path, departs));
     let (mut sent, mut taken, mut result) = (0, 0, Ok(()));
-    let nonblocking = socket.nonblocking.load(Ordering::Relaxed);
+    let nonblocking = socket.nonblocking.now();
     // One empty datagram is one.
     let count = payload.len().div_ceil(step).max(1);
     let mut kicks = None;
@@ -62,7 +61,7 @@ pub(super) fn send_segments(
             path.template.finish(slot, segment.len())
         };
         let went = if let Some(key) = unknown {
-            socket.hold(tables, class, key, len, &mut fill).map(|()| true)
+            hold(tables, class, key, len, &mut fill).map(|()| true)
         } else if number == 0 && !socket.send_buffer.has_room() {
             socket.transmit(tables, path, &class, len, &mut fill)
         } else {

@@ -14,10 +14,10 @@ use crate::counters::Counter;
 use crate::device::{PacketClass, TxError};
 use crate::errno::errno;
 use crate::tables::Tables;
-use crate::tables::neighbour::{HeldPacket, Key};
+use crate::tables::neighbour::Key;
 use crate::tables::path::Destination;
 use crate::udp::long::send_long;
-use crate::udp::paths::{self, Resolved, UdpPath};
+use crate::udp::paths::{self, Resolved, UdpPath, hold};
 use crate::udp::queue::UdpInner;
 use crate::udp::segments::send_segments;
 use crate::udp::sndbuf::Want;
@@ -145,7 +145,7 @@ impl UdpInner {
                     return Ok(payload_len);
                 }
             }
-            Some(key) => self.hold(tables, class, key, head + len_max, &mut fill)?,
+            Some(key) => hold(tables, class, key, head + len_max, &mut fill)?,
         }
         let v4 = path.target.dst.addr.is_v4();
         tables.counters.count(if v4 { Counter::UdpOutDatagrams } else { Counter::Udp6OutDatagrams });
@@ -183,7 +183,7 @@ impl UdpInner {
             }
             match path.interface.egress.transmit(class, len_max, fill) {
                 Ok(()) => {
-                    if !self.send_buffer.is_writable() && self.is_nonblocking() {
+                    if !self.send_buffer.is_writable() && self.nonblocking.now() {
                         self.ask_for_credit(path, class);
                     }
                     return Ok(true);
@@ -192,11 +192,11 @@ impl UdpInner {
                 Err(TxError::Down) => {
                     return Err(tables.check_running().err().unwrap_or_else(|| errno(libc::ENETDOWN)));
                 }
-                Err(TxError::Full) if self.is_nonblocking() => {
+                Err(TxError::Full) if self.nonblocking.now() => {
                     self.ask_device(path, class, Want::Device);
                     return Err(full(tables, path, libc::EAGAIN));
                 }
-                Err(TxError::Busy) if yields >= LOOKS || self.is_nonblocking() => {
+                Err(TxError::Busy) if yields >= LOOKS || self.nonblocking.now() => {
                     yields = 0;
                     self.wait_for_room(tables, path, class, Want::Device)?;
                 }
@@ -242,7 +242,7 @@ impl UdpInner {
     #[cold]
     fn wait_for_room(&self, tables: &Tables, path: &UdpPath, class: &PacketClass, want: Want) -> io::Result<()> {
         let (buffer, egress) = (&self.send_buffer, &path.interface.egress);
-        let nonblocking = self.is_nonblocking();
+        let nonblocking = self.nonblocking.now();
         let looks = match want {
             Want::Credit if nonblocking => 1,
             Want::Credit => LOOKS,
@@ -276,25 +276,4 @@ fn full(tables: &Tables, path: &UdpPath, code: i32) -> io::Error {
     let v4 = path.target.dst.addr.is_v4();
     tables.counters.count(if v4 { Counter::UdpSndbufErrors } else { Counter::Udp6SndbufErrors });
     errno(code)
-}
-
-impl UdpInner {
-    /// The neighbour is unknown: keeps the datagram and asks, by the table in `neighbour/pending`.
-    #[cold]
-    pub(super) fn hold(
-        &self,
-        tables: &Tables,
-        class: PacketClass,
-        key: Key,
-        len_max: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> usize,
-    ) -> io::Result<()> {
-        let mut frame = vec![0; len_max];
-        let len = fill(&mut frame);
-        frame.truncate(len);
-        // Nobody comes again with it.
-        let class = PacketClass { comes_again: false, charged_to: 0, ..class };
-        let reachable = tables.hold_for(key, HeldPacket { frame, class });
-        if reachable { Ok(()) } else { Err(errno(libc::EHOSTUNREACH)) }
-    }
 }

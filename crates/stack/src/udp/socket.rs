@@ -100,8 +100,7 @@ impl UdpSocket {
     /// # Errors
     /// None today.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        // Relaxed: each call looks once.
-        self.inner.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.inner.nonblocking.set(nonblocking);
         Ok(())
     }
 

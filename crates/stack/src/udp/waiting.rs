@@ -28,7 +28,7 @@ impl UdpSocket {
 
     fn wait_slow<R>(&self, attempt: &mut dyn FnMut() -> Attempt<R>) -> io::Result<R> {
         // Relaxed: this call looks once.
-        let nonblocking = self.inner.is_nonblocking();
+        let nonblocking = self.inner.nonblocking.now();
         let mut until = None;
         let (mut yields, mut give_way) = (0, GiveWay::default());
         loop {

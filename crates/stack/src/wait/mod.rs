@@ -2,4 +2,7 @@
 
 pub mod deferred;
 mod external;
+mod nonblocking;
 pub mod park;
+
+pub(crate) use nonblocking::Nonblocking;

@@ -40,6 +40,7 @@ use crate::tcp::machine::{TcpMachine, TcpState};
 use crate::tcp::outlet::Outlet;
 use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Patience;
+use crate::wait::Nonblocking;
 use crate::wait::park::Parker;
 pub(super) use note::{Arrived, IcmpReport, Note};
 #[cfg(test)]
@@ -80,7 +81,7 @@ pub(crate) struct Conn {
     napi_id: AtomicU32,
     /// A [`LimitKind`]; written by the owner.
     pub(super) kind: AtomicU8,
-    pub(super) nonblocking: AtomicBool,
+    pub(super) nonblocking: Nonblocking,
     /// The busy-poll settings, all but the id.
     pub(super) busy: AtomicU64,
     pub(super) source: Source,
@@ -203,7 +204,7 @@ impl Conn {
             reader: Parker::new(),
             writer: Parker::new(),
             source: Source::new(),
-            nonblocking: AtomicBool::new(false),
+            nonblocking: Nonblocking::default(),
             read_timeout_ns: AtomicU64::new(0),
             write_timeout_ns: AtomicU64::new(0),
             lingers: AtomicBool::new(false),
@@ -266,13 +267,6 @@ impl Conn {
                 Input::Taken
             }
         }
-    }
-
-    /// Whether a call of this thread returns `EAGAIN` where it would wait. Asked there, not before.
-    #[inline]
-    pub(in crate::tcp) fn is_nonblocking(&self) -> bool {
-        // Relaxed: each call looks once.
-        self.nonblocking.load(Ordering::Relaxed) || napier_sys::current::waits_not()
     }
 
     /// What others see of the buffers is as it is: they have moved or grown.
