@@ -170,6 +170,8 @@ pub trait Sink {
 pub enum Place {
     /// The instance with this id.
     Instance(u32),
+    /// The instance of this queue, which is disabled: it is enabled with what is set here (`struct napi_config`).
+    Queue(u16),
     /// The device.
     Device,
     /// The socket.
@@ -182,6 +184,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Instance(id) => write!(f, "NAPI instance {id}"),
+            Self::Queue(queue) => write!(f, "the NAPI instance of queue {queue}"),
             Self::Device => f.write_str("the device"),
             Self::Socket => f.write_str("the socket"),
             Self::Context => f.write_str("the context"),

@@ -68,7 +68,7 @@ pub enum SetModeError {
 
 impl Engine {
     /// Sets what a mode says of a device's instances: deferral, suspension, and who polls (what `napier run --mode` sets of an interface of
-    /// the kernel). The other half is the event context's ([`EventContext::set_mode`](crate::event::EventContext::set_mode)) or, in
+    /// the kernel). They keep it while they are disabled: a memif device has it when its peer comes. The other half is the event context's ([`EventContext::set_mode`](crate::event::EventContext::set_mode)) or, in
     /// `busy-read`, the socket's.
     ///
     /// ```
@@ -247,6 +247,24 @@ impl DeviceHandle {
             entry.settings.apply(in_force);
         }
         error.map_or(Ok(()), |errno| Err(DevSetError::ThreadNotCreated(errno)))
+    }
+
+    /// Where an instance is found: by its id, or by its queue while it is disabled.
+    pub(super) fn instance(&self, queue: u16) -> Place {
+        let enabled = self.napi(queue).filter(|napi| !napi.state().is_disabled());
+        enabled.map_or(Place::Queue(queue), |napi| Place::Instance(napi.id()))
+    }
+
+    /// What a change would replace of an instance, whether it is enabled or not.
+    pub(super) fn kept(&self, queue: u16, change: NapiChange) -> Option<NapiChange> {
+        self.napi(queue)?.info().in_place_of(change)
+    }
+
+    /// Changes an instance, whether it is enabled or not; it keeps that.
+    pub(super) fn keep(&self, queue: u16, change: NapiChange) -> Result<(), NapiSetError> {
+        let Some(napi) = self.napi(queue) else { return Ok(()) };
+        let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");
+        apply(&self.engine.deliver, &napi, change).map_err(NapiSetError::ThreadNotCreated)
     }
 
     /// `netif_set_threaded`: the threads of all instances first, then the mode of each; if one thread could not be started

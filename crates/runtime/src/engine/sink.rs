@@ -11,7 +11,7 @@ use super::{DeviceHandle, Engine};
 
 /// Objects of an engine that a plan is applied to. Of a plan's writes each takes those that are for it.
 pub enum EngineSink<'a> {
-    /// A device, and each of its instances that has a peer.
+    /// A device, and each of its instances. A disabled one, such as that of a memif device without a peer, begins with what is set here.
     Device(&'a Engine, &'a DeviceHandle),
     /// A socket.
     Socket(&'a dyn BusySocket),
@@ -73,9 +73,7 @@ impl Sink for EngineSink<'_> {
     fn places(&mut self, target: Target) -> Result<Vec<Place>, EngineWriteError> {
         Ok(match (self, target) {
             (Self::Device(_, device), Target::Instance) => {
-                // A memif device has no instances before its peer is there.
-                let ids = (0..device.queues()).map(|queue| device.napi_id(queue)).filter(|id| *id != 0);
-                ids.map(Place::Instance).collect()
+                (0..device.queues()).map(|queue| device.instance(queue)).collect()
             }
             (Self::Device(..), Target::Device) => vec![Place::Device],
             (Self::Socket(_), Target::Socket) => vec![Place::Socket],
@@ -89,6 +87,9 @@ impl Sink for EngineSink<'_> {
             (Self::Device(engine, _), Place::Instance(id), Write::Instance(change)) => {
                 let info = engine.napi_get(NapiGet { id: Some(u64::from(*id)) })?;
                 info.in_place_of(*change).map(Write::Instance)
+            }
+            (Self::Device(_, device), Place::Queue(queue), Write::Instance(change)) => {
+                device.kept(*queue, *change).map(Write::Instance)
             }
             (Self::Device(_, device), _, Write::Device(setting)) => {
                 Some(Write::Device(device.settings().in_place_of(*setting)))
@@ -108,6 +109,7 @@ impl Sink for EngineSink<'_> {
             (Self::Device(engine, _), Place::Instance(id), Write::Instance(change)) => {
                 engine.napi_set(change.request(*id))?;
             }
+            (Self::Device(_, device), Place::Queue(queue), Write::Instance(change)) => device.keep(*queue, *change)?,
             (Self::Device(_, device), _, Write::Device(setting)) => {
                 let request = setting.request();
                 device.set(request.ok_or(DevSetError::NotForDevices)?)?;

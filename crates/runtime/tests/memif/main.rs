@@ -10,6 +10,9 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PEER_MAC, PEER_V4, TESTED_MAC, TESTED_V4, eventually, v4};
+use napier_runtime::control::NapiGet;
+use napier_runtime::control::mode::Mode;
+use napier_runtime::control::plan::Write;
 use napier_runtime::device::{AddInterfaceError, AddMemifError, MemifConfig, MemifRole, MemifSecret, MemifSocketError};
 use napier_runtime::engine::Engine;
 use napier_runtime::raw::{RawBusyPoll, RawPort};
@@ -171,6 +174,26 @@ fn either_side_may_go_and_come_back() {
     assert!(server.device.link_state().losses + client.device.link_state().losses > 0);
 }
 
+#[test]
+fn a_mode_that_was_set_while_no_peer_was_there_is_in_force_when_it_comes() {
+    let socket = socket("mode-first");
+    let server = Side::new(config(MemifRole::Server, &socket));
+    for name in ["suspend20", "base", "threaded", "fullbusy", "workqueue", "defer200"] {
+        let mode: Mode = name.parse().unwrap();
+        server.engine.set_mode(&server.device, mode).unwrap();
+        let client = Side::new(config(MemifRole::Client, &socket));
+        datagrams(server.linked(), client.linked(), 5);
+        let info = server.engine.napi_get(NapiGet { id: Some(server.device.napi_id(0).into()) }).unwrap();
+        for write in mode.plan().writes() {
+            if let Write::Instance(change) = write {
+                assert_eq!(info.in_place_of(*change), Some(*change), "{name}");
+            }
+        }
+        drop(client);
+        server.unlinked();
+    }
+}
+
 /// Both ends of the traffic go on sending while the peer goes and comes back.
 #[test]
 fn a_peer_may_go_under_traffic() {
@@ -239,7 +262,7 @@ fn several_interfaces_share_a_socket() {
         let netns = &netns[id as usize];
         let device = engine.add_memif(config, end(netns, &format!("memif{id}"), TESTED_MAC, TESTED_V4)).unwrap();
         netns.neighbour_add(device.ifindex(), PEER_V4.into(), PEER_MAC).unwrap();
-        Side { _engine: engine.clone(), device, netns: netns.clone() }
+        Side { engine: engine.clone(), device, netns: netns.clone() }
     };
     let servers = [add(0), add(1)];
     let again = engine.add_memif(config(MemifRole::Server, &socket), end(&netns[0], "memif2", TESTED_MAC, TESTED_V4));

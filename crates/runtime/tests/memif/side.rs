@@ -20,7 +20,7 @@ pub(super) fn config(role: MemifRole, socket: &str) -> MemifConfig {
 
 /// One program with one memif device.
 pub(super) struct Side {
-    pub(super) _engine: Engine,
+    pub(super) engine: Engine,
     pub(super) device: DeviceHandle,
     pub(super) netns: NetNs,
 }
@@ -38,7 +38,7 @@ impl Side {
         let ((mac, addr), (peer_mac, peer)) = if is_server { (own, other) } else { (other, own) };
         let device = engine.add_memif(config, end(&netns, "memif0", mac, addr)).unwrap();
         netns.neighbour_add(device.ifindex(), peer.into(), peer_mac).unwrap();
-        Self { _engine: engine, device, netns }
+        Self { engine, device, netns }
     }
 
     pub(super) fn linked(&self) -> &Self {
