@@ -35,8 +35,11 @@
 //! [`Reactor::set_params`] has the busy-polling parameters of the context, as `EPIOCSPARAMS` has them for an epoll instance: with
 //! `prefer_busy_poll` and devices whose interrupts are suspended it is `suspendX`, with a busy-poll time `napibusy`. The thread that runs the reactor's task
 //! polls in it: other tasks of that thread wait for as long, so a busy-poll time is at most
-//! [`BUSY_POLL_USECS_MAX`].
-
+//! [`BUSY_POLL_USECS_MAX`]. A task that was told of its socket runs before that. The task of `block_on`, which is `main` under `#[tokio::main]`,
+//! has its turn only when the runtime looks at its own descriptors: that is a system call for each of its waits. Serve in a task that was spawned.
+//!
+//! Echo of 64 bytes over a link in memory, `fullbusy` on both sides, on a virtual machine with two CPUs: a spawned task takes 0.3 us
+//! \[0.2 to 1.2\] more at the median than an event context (3 to 6 us), 20 pairs of `examples/echo_cost.rs`, and makes 0.01 system calls a request.
 //!
 //! # Features
 //! | feature | what it adds |

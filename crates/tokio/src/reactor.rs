@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -15,7 +15,7 @@ use napier_runtime::event::{
 };
 use tokio::io::Interest as Readiness;
 use tokio::io::unix::AsyncFd;
-use tokio::task::AbortHandle;
+use tokio::task::{self, AbortHandle};
 
 /// Longest busy-poll time of a reactor, in busy-poll microseconds: as exact as tokio's timers are.
 pub const BUSY_POLL_USECS_MAX: u32 = 1000;
@@ -60,7 +60,7 @@ impl Reactor {
         // The call that took its place is unsafe, for descriptors that may be closed meanwhile: a context's own is not, while there is one.
         #[expect(deprecated, reason = "the safe one of the two")]
         let descriptor = AsyncFd::with_interest(context.clone(), Readiness::READABLE)?;
-        let turns = Turns { descriptor, sockets: sockets.clone(), events: [Event::default(); EVENTS_PER_TURN] };
+        let turns = Turns::new(descriptor, sockets.clone());
         let task = tokio::spawn(turns).abort_handle();
         Ok(Self { shared: Arc::new(Shared { context, sockets, task }) })
     }
@@ -129,6 +129,11 @@ impl Watching {
         &self.waiters
     }
 
+    /// A task of the socket runs.
+    pub(crate) fn has_come(&self) {
+        self.waiters.has_come(&self.reactor.shared.sockets.told);
+    }
+
     /// No task hands events on any more.
     pub(crate) fn has_ended(&self) -> bool {
         // Acquire: pairs with the Release in `end`, before all waiters are told.
@@ -138,6 +143,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
+        self.has_come();
         self.reactor.shared.sockets.leave(self.number);
     }
 }
@@ -168,6 +174,8 @@ const WAKERS_MAX: usize = 32;
 #[derive(Default)]
 pub(crate) struct Waiters {
     wakers: [Mutex<Vec<Waker>>; 2],
+    /// The round in which they were told, until one of them runs; 0: none.
+    told_in: AtomicU32,
 }
 
 impl Waiters {
@@ -183,13 +191,58 @@ impl Waiters {
         many.into_iter().for_each(Waker::wake);
     }
 
-    fn tell(&self, ready: Interest) {
+    fn tell(&self, ready: Interest, told: &Told) {
         for direction in Direction::BOTH {
             if direction.is_ended_by(ready) {
                 let wakers = std::mem::take(&mut *lock(&self.wakers[direction as usize]));
+                if !wakers.is_empty() {
+                    told.add(&self.told_in);
+                }
                 wakers.into_iter().for_each(Waker::wake);
             }
         }
+    }
+
+    fn has_come(&self, told: &Told) {
+        // Relaxed: it counts, and orders nothing. The usual answer is no.
+        if self.told_in.load(Ordering::Relaxed) != 0 {
+            told.take(&self.told_in);
+        }
+    }
+}
+
+/// How many sockets were told in this round and have no task yet that ran since: the round, and how many. Nothing is ordered by it.
+#[derive(Default)]
+struct Told(AtomicU64);
+
+impl Told {
+    const fn round(word: u64) -> u32 {
+        (word >> 32) as u32 // the upper half
+    }
+
+    /// Begins the next round, in which nobody is told yet.
+    fn begin(&self) {
+        let next = Self::round(self.0.load(Ordering::Relaxed)).checked_add(1).unwrap_or(1);
+        self.0.store(u64::from(next) << 32, Ordering::Relaxed);
+    }
+
+    /// A socket's tasks are to be woken.
+    fn add(&self, told_in: &AtomicU32) {
+        let round = Self::round(self.0.load(Ordering::Relaxed));
+        if told_in.swap(round, Ordering::Relaxed) != round {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A task of the socket runs. What is of a round before counts no more.
+    fn take(&self, told_in: &AtomicU32) {
+        let round = told_in.swap(0, Ordering::Relaxed);
+        let less = |word: u64| (round != 0 && Self::round(word) == round).then(|| word - 1);
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    fn are_left(&self) -> bool {
+        self.0.load(Ordering::Relaxed) as u32 != 0 // the lower half
     }
 }
 
@@ -197,6 +250,7 @@ impl Waiters {
 #[derive(Default)]
 struct Sockets {
     places: Mutex<Places>,
+    told: Told,
     /// No task hands events on any more.
     ended: AtomicBool,
 }
@@ -237,6 +291,7 @@ impl Sockets {
     }
 
     fn tell(&self, events: &[Event]) {
+        self.told.begin();
         for event in events {
             let waiters = {
                 let places = lock(&self.places);
@@ -245,7 +300,7 @@ impl Sockets {
                 meant.and_then(|place| place.waiters.clone())
             };
             if let Some(waiters) = waiters {
-                waiters.tell(event.events);
+                waiters.tell(event.events, &self.told);
             }
         }
     }
@@ -255,7 +310,7 @@ impl Sockets {
         // Release: pairs with the Acquire in `has_ended`. Who waits after it sees it, who waited before is told.
         self.ended.store(true, Ordering::Release);
         let all: Vec<_> = lock(&self.places).places.iter().filter_map(|place| place.waiters.clone()).collect();
-        all.iter().for_each(|waiters| waiters.tell(Interest::ERR));
+        all.iter().for_each(|waiters| waiters.tell(Interest::ERR, &self.told));
     }
 }
 
@@ -268,6 +323,14 @@ struct Turns {
     descriptor: AsyncFd<EventContext>,
     sockets: Arc<Sockets>,
     events: [Event; EVENTS_PER_TURN],
+    /// Tasks were told in the last turn.
+    has_told: bool,
+}
+
+impl Turns {
+    fn new(descriptor: AsyncFd<EventContext>, sockets: Arc<Sockets>) -> Self {
+        Self { descriptor, sockets, events: [Event::default(); EVENTS_PER_TURN], has_told: false }
+    }
 }
 
 /// However it ends: with the engine, with the runtime, by a panic.
@@ -281,13 +344,19 @@ impl Future for Turns {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { descriptor, sockets, events } = &mut *self;
+        let Self { descriptor, sockets, events, has_told } = &mut *self;
+        // A task that was told and has not run yet may be the one of `block_on`: it runs when no other is left, so not while this polls. The
+        // runtime looks at its own descriptors then, which is a system call; but once, for the task may have ended too.
+        if std::mem::take(has_told) && sockets.told.are_left() {
+            return pin!(task::yield_now()).poll(cx);
+        }
         loop {
             match descriptor.get_ref().wait(events, Timeout::Outside) {
                 Ok(0) => {}
                 Ok(found) => {
                     sockets.tell(&events[..found]);
                     // Behind the tasks that were told. Not by yielding: the runtime would look at its own descriptors each time.
+                    *has_told = true;
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -304,3 +373,7 @@ impl Future for Turns {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "reactor_tests.rs"]
+mod tests;

@@ -39,6 +39,7 @@ impl<S: Pollable> AsyncSocket<S> {
         direction: Direction,
         mut call: impl FnMut(&S) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        self.watching.has_come();
         let turn = ready!(coop::poll_proceed(cx));
         let mut result = call(&self.socket);
         if would_block(&result) {

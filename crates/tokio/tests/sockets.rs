@@ -171,6 +171,8 @@ fn a_reactor_that_polls_serves_and_leaves_time_for_others() {
         let timer = tokio::time::sleep(Duration::from_millis(1));
         let (asked, ()) = tokio::join!(ask(stream, 1 << 20), timer);
         asked.unwrap();
+        // While all tasks wait it polls.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(reactor.stats().busy_loops > 0);
         serves.abort();
     });
