@@ -315,6 +315,9 @@ fn changes_by(command: &Command) -> String {
         Command::Trial(_) => "trial",
         Command::Doctor(_) => "doctor --fix",
         Command::Conform(_) => "conform",
+        Command::Engine(_) => "engine start",
+        Command::Serve(_) => "serve kv",
+        Command::Load(_) => "load kv",
         _ => "",
     };
     name.to_owned()

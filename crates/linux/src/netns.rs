@@ -128,6 +128,13 @@ impl Netns {
     }
 }
 
+impl From<Arc<OwnedFd>> for Netns {
+    /// The namespace that a descriptor of it names. Another kind of descriptor is refused when it is entered.
+    fn from(fd: Arc<OwnedFd>) -> Self {
+        Self { fd }
+    }
+}
+
 impl AsFd for Netns {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

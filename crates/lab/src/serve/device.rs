@@ -13,6 +13,7 @@ pub use napier_runtime::device::{IfAddr, MemifRole};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 
+use super::noted::NotedOff;
 use crate::applied::{self, Applied};
 use crate::device::{Device, XdpWay};
 
@@ -82,6 +83,8 @@ pub struct OneDevice {
     /// The device.
     pub device: DeviceHandle,
     capture: Option<(Capture, PathBuf)>,
+    /// Behind the device, for fields are dropped in this order.
+    _noted: Option<NotedOff>,
 }
 
 /// The Ethernet address that goes with an address, so that two ends on a wire differ without being told.
@@ -108,11 +111,14 @@ pub struct Recorded {
 }
 
 impl OneDevice {
-    /// Starts the engine and adds the device.
+    /// Starts the engine and adds the device. What an XDP program would take from an interface is noted first, and put back with the device, or by
+    /// the next command if this process is killed.
     ///
     /// # Errors
     /// The engine does not start, or the device cannot be; the message says what to change.
     pub fn start(config: &DeviceConfig) -> anyhow::Result<Self> {
+        // Before the engine, so that it is dropped after it.
+        let mut noted = None;
         let engine = Engine::builder().softirq_cpus(&config.cpus).worker_cpus(&config.cpus).start()?;
         let netns = engine.namespace();
         let end = EndConfig {
@@ -137,6 +143,7 @@ impl OneDevice {
                 engine.add_memif(memif, end).with_context(|| format!("adding the memif device at {socket}"))?
             }
             Device::Xdp { interface: Some(interface) } => {
+                noted = NotedOff::before_xdp(interface, config.netns.as_ref())?;
                 let xdp = XdpConfig { netns: config.netns.clone(), queues: config.queues, ..XdpConfig::on(interface) };
                 engine.add_xdp(&config.xdp.on(xdp), end).with_context(|| format!("adding the device on {interface}"))?
             }
@@ -150,7 +157,7 @@ impl OneDevice {
             netns.neighbour_add(device.ifindex(), ip, mac).with_context(|| format!("adding the neighbour {ip}"))?;
         }
         let capture = config.pcapng.as_deref().map(|path| start_capture(&device, path)).transpose()?;
-        Ok(Self { engine, netns, device, capture })
+        Ok(Self { engine, netns, device, capture, _noted: noted })
     }
 
     /// Times that a peer went away, and whether there is one now: differs whenever another peer has come.

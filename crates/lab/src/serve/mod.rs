@@ -4,6 +4,7 @@ mod config;
 pub mod device;
 pub mod hold;
 pub mod limits;
+mod noted;
 mod report;
 pub mod run;
 mod workers;

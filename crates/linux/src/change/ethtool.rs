@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ethtool::{self, EthtoolError, Group};
+use crate::link;
 use crate::setting::text::quoted;
 use crate::setting::{DeviceRef, KeyError, Setting};
 
@@ -36,6 +37,17 @@ impl EthtoolKey {
             error => KeyError::Refused(error.to_string()),
         }
     }
+
+    /// An offload that cannot be on beside an XDP program stays off without a word, whatever is asked; it may be on when the program is gone.
+    /// Source: `drivers/net/vmxnet3 vmxnet3_fix_features`, `ixgbe_fix_features`.
+    fn taken_by_xdp(&self) -> Result<(), KeyError> {
+        let has_xdp = self.device.name_now().is_ok_and(|name| link::has_xdp(&name).unwrap_or(false));
+        if has_xdp && self.read()?.as_deref() == Some("off") {
+            let name = &self.device.name;
+            return Err(KeyError::Away(format!("it is off as long as an XDP program is on {name}")));
+        }
+        Ok(())
+    }
 }
 
 impl Setting for EthtoolKey {
@@ -46,7 +58,8 @@ impl Setting for EthtoolKey {
     }
 
     fn write(&self, value: &str) -> Result<(), KeyError> {
-        ethtool::set_one(self.device.ifindex, self.group, &self.name, value).map_err(|error| self.error(error))
+        ethtool::set_one(self.device.ifindex, self.group, &self.name, value).map_err(|error| self.error(error))?;
+        if self.group == Group::Features && value == "on" { self.taken_by_xdp() } else { Ok(()) }
     }
 
     fn command(&self, value: &str) -> Option<String> {

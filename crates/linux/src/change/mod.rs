@@ -53,7 +53,7 @@ pub use line::{Entry, Line};
 pub use napi::{NapiAttribute, NapiKey};
 pub use napier_core::control::cpu_list;
 pub use places::{STATE_VARIABLE, state_dir};
-pub use plan::{lines_of, lines_of_queues};
+pub use plan::{lines_for_xdp, lines_of, lines_of_queues};
 pub use queues::{NoQueues, Queues};
 pub use recover::{Recovered, pending, recover, undo_kept, undo_one};
 pub use show::{ChangeState, Changed, found, unseen};

@@ -58,6 +58,19 @@ fn lro_off(device: &DeviceRef, features: &[Feature]) -> Vec<Line> {
     features.iter().filter(is_lro).map(|feature| Line::new(key(feature), "off")).collect()
 }
 
+/// What has to be off on an interface before an XDP program comes to it, where it is on: such a program sees packets as they come, not merged.
+/// With large receive offload on a driver refuses the program (ixgbe `ixgbe_xdp_setup`, mlx5 `mlx5e_xdp_allowed`), or switches the offload
+/// off and leaves it off when the program is gone (vmxnet3 `vmxnet3_xdp_set`; for generic XDP `net/core/dev.c dev_disable_lro`).
+#[must_use]
+pub fn lines_for_xdp(device: &DeviceRef) -> Vec<Line> {
+    lro_off_if_on(device, ethtool::features(device.ifindex).unwrap_or_default())
+}
+
+fn lro_off_if_on(device: &DeviceRef, mut features: Vec<Feature>) -> Vec<Line> {
+    features.retain(|feature| feature.active);
+    lro_off(device, &features)
+}
+
 /// The same for the instances of some receive queues alone.
 ///
 /// # Errors
@@ -192,6 +205,9 @@ mod tests {
         // The driver decides it alone, or has none.
         assert_eq!(lro_off(&device, &[feature("rx-lro", false)]), []);
         assert_eq!(lro_off(&device, &[]), []);
+        // For an XDP program only what is on has to go.
+        let for_xdp = |active| lro_off_if_on(&device, vec![Feature { active, ..feature("rx-lro", true) }]).len();
+        assert_eq!((for_xdp(true), for_xdp(false)), (1, 0));
         // Only for modes in which the program polls.
         let params =
             |usecs, prefer| EpollParams { busy_poll_usecs: usecs, busy_poll_budget: 8, prefer_busy_poll: prefer };
