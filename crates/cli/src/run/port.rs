@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::anyhow;
-use napier_linux::change::{DeviceRef, FlowRuleKey, Key, Line, Queues};
+use napier_linux::change::{DeviceRef, FlowRuleKey, Key, Line, Queues, quoted};
 use napier_linux::ethtool::rules::FlowType;
 
 use crate::Usage;
@@ -51,7 +51,8 @@ pub(crate) fn lines(
     let (Some(queue), None) = (all.next(), all.next()) else {
         return Err(Usage(anyhow!(
             "--port {port} sends packets to one queue, for a flow rule has one, and --queues {queues} are several: give one of them, or \
-             omit --port and let the card spread the port's packets (ethtool -X)"
+             omit --port and make a context for them where the driver has contexts (mlx5_core, bnxt_en): {}",
+            by_context(queues, device, *port)
         ))
         .into());
     };
@@ -60,6 +61,21 @@ pub(crate) fn lines(
         Line::new(Key::FlowRule(key), FlowRuleKey::to_queue(queue))
     };
     Ok(flows.iter().map(line).collect())
+}
+
+/// What a person types so that a port's packets are spread over some queues alone.
+fn by_context(queues: &Queues, device: &DeviceRef, port: u16) -> String {
+    let name = quoted(&device.name);
+    let (first, last) = (queues.iter().next().unwrap_or(0), queues.iter().last().unwrap_or(0));
+    let spread = if usize::try_from(last - first).is_ok_and(|span| span + 1 == queues.count()) {
+        format!("start {first} equal {}", queues.count())
+    } else {
+        format!("weight W0 W1 .., which are 1 for {} and 0 for the others", queues.words())
+    };
+    format!(
+        "ethtool -X {name} context new {spread}, then ethtool -N {name} flow-type tcp4 dst-port {port} context N with the number that \
+         it prints"
+    )
 }
 
 #[cfg(test)]
@@ -82,7 +98,13 @@ mod tests {
             lines(Some(&port), queues.as_ref(), &device).map_err(|error| error.to_string())
         };
         assert!(of(None).expect_err("no queue").contains("--queues 3 --port 11211"));
-        assert!(of(Some("0-1")).expect_err("two").contains("give one of them"));
+        let said = of(Some("4-5")).expect_err("two");
+        assert!(
+            said.contains("give one of them") && said.contains("ethtool -X eth0 context new start 4 equal 2,"),
+            "{said}"
+        );
+        assert!(said.contains("ethtool -N eth0 flow-type tcp4 dst-port 11211 context N"), "{said}");
+        assert!(of(Some("1,3")).expect_err("apart").contains("weight W0 W1 .., which are 1 for queues 1,3"));
         let found: Vec<String> = of(Some("4")).expect("one").iter().map(ToString::to_string).collect();
         assert_eq!(
             found,
