@@ -189,9 +189,10 @@ pub mod socket {
     pub use napier_sys::current::without_waiting;
 
     pub use napier_stack::{
-        CongestionControl, DeviceError, GatewayError, MergedDatagram, MtuDiscovery, NeighbourError, NetNs, OptionError,
-        RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters, TcpInfo, TcpListener,
-        TcpListenerBuilder, TcpStream, TcpStreamBuilder, UdpSocket, UdpSocketBuilder, UnknownOption,
+        CongestionControl, DeviceError, GatewayError, MemoryLimits, MemoryLimitsError, MergedDatagram, MtuDiscovery,
+        NeighbourError, NetNs, OptionError, RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters,
+        TcpInfo, TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder, TimeWaitReuse, UdpSocket,
+        UdpSocketBuilder, UnknownOption,
     };
 }
 

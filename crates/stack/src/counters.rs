@@ -7,7 +7,7 @@ use napier_core::metric::{Kind, Metric, Unit};
 use napier_sys::current;
 
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])* $field:ident $variant:ident $name:literal $($falls:ident)?;)*) => {
+    ($($(#[doc = $doc:literal])* $field:ident $variant:ident $name:literal $($mark:ident)*;)*) => {
         /// Which counter.
         #[derive(Copy, Clone, Debug, PartialEq, Eq)]
         pub(super) enum Counter { $($variant,)* }
@@ -37,8 +37,8 @@ macro_rules! counters {
         /// What stands behind each counter, in the order of [`StackCounters::iter`]. The label is [`crate::NetNs::number`].
         pub static STACK_METRICS: [Metric; COUNT] = [$(Metric {
             name: concat!("napier_stack_", stringify!($field)),
-            kind: kind(&[$(stringify!($falls))?]),
-            unit: Unit::Count,
+            kind: kind(&[$(stringify!($mark)),*]),
+            unit: unit(&[$(stringify!($mark)),*]),
             help: first_sentence(concat!($($doc),*)),
             labels: &["netns"],
         },)*];
@@ -53,9 +53,13 @@ macro_rules! counters {
     };
 }
 
-/// What falls is marked in the table.
-const fn kind(falls: &[&str]) -> Kind {
-    if falls.is_empty() { Kind::Counter } else { Kind::Gauge }
+/// What falls is marked in the table, and behind that what is bytes.
+const fn kind(marks: &[&str]) -> Kind {
+    if marks.is_empty() { Kind::Counter } else { Kind::Gauge }
+}
+
+const fn unit(marks: &[&str]) -> Unit {
+    if marks.len() > 1 { Unit::Bytes } else { Unit::Count }
 }
 
 /// The first sentence of a comment, without its full stop.
@@ -252,7 +256,7 @@ counters! {
     tcp_attempt_fails TcpAttemptFails "TcpAttemptFails";
     /// Established connections that ended at once, without an exchange of FINs.
     tcp_estab_resets TcpEstabResets "TcpEstabResets";
-    /// Connections that are established now, or that only the peer has closed. The only one that also falls.
+    /// Connections that are established now, or that only the peer has closed. It falls too.
     tcp_curr_estab TcpCurrEstab "TcpCurrEstab" falls;
     /// Connections that a listener could not take because its backlog was full.
     tcp_ext_listen_overflows ListenOverflows "TcpExtListenOverflows";
@@ -260,8 +264,22 @@ counters! {
     tcp_ext_listen_drops ListenDrops "TcpExtListenDrops";
     /// Connections that waited in TIME-WAIT (counted when that begins).
     tcp_ext_tw TcpTimeWaits "TcpExtTW";
-    /// Connections in TIME-WAIT that were given up early, to make room or for a new SYN.
+    /// Connections in TIME-WAIT that gave way to a newer one between the same ends.
     tcp_ext_tw_recycled TcpTimeWaitRecycled "TcpExtTWRecycled";
+    /// Connections in TIME-WAIT that were given up because there were too many (Linux: those that begin to wait).
+    tcp_ext_tcp_time_wait_overflow TcpTimeWaitOverflow "TcpExtTCPTimeWaitOverflow";
+    /// Bytes that buffers of TCP connections have now (`TCP: mem` of `/proc/net/sockstat`, there in pages).
+    tcp_mem TcpMem "TcpMem" falls bytes;
+    /// Times that memory for TCP became short.
+    tcp_ext_tcp_memory_pressures TcpMemoryPressures "TcpExtTCPMemoryPressures";
+    /// Milliseconds for which memory for TCP was short, counted when that is over.
+    tcp_ext_tcp_memory_pressures_chrono TcpMemoryPressuresChrono "TcpExtTCPMemoryPressuresChrono";
+    /// Segments dropped because there was no memory for what they carry; they are sent again.
+    tcp_ext_tcp_rcv_q_drop TcpRcvQDrop "TcpExtTCPRcvQDrop";
+    /// The same of segments behind a hole.
+    tcp_ext_tcp_ofo_drop TcpOfoDrop "TcpExtTCPOFODrop";
+    /// Times that a program wrote less than it wanted because memory for TCP was short (Linux: no counter).
+    tcp_send_mem_waits TcpSendMemWaits "TcpSendMemWaits";
     /// Connections reset because they were closed with unread data, or with a linger time of 0.
     tcp_ext_tcp_abort_on_close TcpAbortOnClose "TcpExtTCPAbortOnClose";
     /// Connections reset because data came after they were closed.
@@ -354,7 +372,12 @@ impl Counters {
 
     /// Takes one off a counter that also falls.
     pub(super) fn uncount(&self, counter: Counter) {
-        self.add(counter, u64::MAX);
+        self.take_off(counter, 1);
+    }
+
+    /// Takes `n` off a counter that also falls.
+    pub(super) fn take_off(&self, counter: Counter, n: u64) {
+        self.add(counter, n.wrapping_neg());
     }
 
     fn get(&self, counter: Counter) -> u64 {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use napier_core::busy::BusyParams;
+use napier_core::tcp::memory::MemoryLimits;
 use napier_core::time::{Deadline, Instant};
 use rustix::fd::OwnedFd;
 
@@ -25,6 +26,16 @@ pub trait HostSettings: Send + Sync {
     fn first_napi_id(&self) -> u32;
     /// Whether the process may do what needs `CAP_NET_ADMIN`.
     fn cap_net_admin(&self) -> bool;
+    /// `net.ipv4.tcp_mem` of name spaces that begin with TCP from now on.
+    fn tcp_mem(&self) -> MemoryLimits {
+        tcp_mem_of_machine()
+    }
+}
+
+/// What Linux takes for `net.ipv4.tcp_mem` on this machine, or on one of 4 GiB if that is not known.
+#[must_use]
+pub fn tcp_mem_of_machine() -> MemoryLimits {
+    MemoryLimits::of_machine(napier_sys::heap::machine_bytes().unwrap_or(4 << 30))
 }
 
 /// What a call that found nothing to read does of an instance.

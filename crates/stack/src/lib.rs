@@ -51,6 +51,8 @@ mod testing;
 mod tests;
 
 pub use napier_core::fragments::MtuDiscovery;
+pub use napier_core::tcp::memory::{MemoryLimits, MemoryLimitsError};
+pub use napier_core::tcp::time_wait::Reuse as TimeWaitReuse;
 
 pub use counters::{STACK_METRICS, StackCounters};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -4,12 +4,15 @@
 //! A program that takes what comes within a round trip gets room for twice as much, so that a sender's window can double
 //! each round trip; more if it took more than the last time. Source: `net/ipv4/tcp_input.c tcp_rcv_space_adjust`.
 //!
+//! Under pressure ([`crate::tcp::memory`]) it grows no further; where memory was refused it is no more than what there is, until that is over.
+//!
 //! The right edge of the offer never moves back, and not by little steps: by a segment, or half of the room (RFC 9293 section 3.8.6.2.2).
 //!
 //! # Sending
 //! Twice what may be under way is kept: what is not acknowledged, and what the program writes meanwhile. Source: `net/ipv4/tcp_input.c
 //! tcp_sndbuf_expand`.
 
+use crate::tcp::memory::LEAST;
 use crate::tcp::seq::Seq;
 use crate::time::{Instant, Span};
 
@@ -35,13 +38,15 @@ pub struct Space {
     taken: Seq,
     /// Bytes that it took in a round trip.
     per_round: u32,
+    /// What `limit` was before memory was refused; 0: it was not.
+    uncut: u32,
 }
 
 impl Space {
     /// So much, and no more than `max`. `taken`: the peer's first byte.
     #[must_use]
     pub const fn new(limit: u32, max: u32, taken: Seq, now: Instant) -> Self {
-        Self { limit, max, since: now, taken, per_round: limit / 2 }
+        Self { limit, max, since: now, taken, per_round: limit / 2, uncut: 0 }
     }
 
     /// Bytes that there is room for.
@@ -53,13 +58,30 @@ impl Space {
 
     /// As much as a program wants from now on.
     pub fn fix(&mut self, limit: u32) {
-        (self.limit, self.max) = (limit, limit);
+        (self.limit, self.max, self.uncut) = (limit, limit, 0);
     }
 
-    /// The program has taken everything before `taken`. Whether there is more room now. `rtt` zero: not known.
+    /// Memory was refused: no more than `limit` until that is over, but [`LEAST`] in any case, so that the peer goes on.
+    #[cold]
+    pub fn cut(&mut self, limit: u32) {
+        let limit = limit.max(LEAST as u32);
+        if limit < self.limit {
+            self.uncut = self.uncut.max(self.limit);
+            self.limit = limit;
+        }
+    }
+
+    /// The program has taken everything before `taken`. Whether there is more room now. `rtt` zero: not known. `may_grow` is asked only
+    /// where it would.
     #[inline]
-    pub fn took(&mut self, now: Instant, taken: Seq, rtt: Span, segment: u32) -> bool {
-        if self.limit >= self.max || rtt.is_zero() || now - self.since < rtt {
+    pub fn took(&mut self, now: Instant, taken: Seq, rtt: Span, segment: u32, may_grow: impl FnOnce() -> bool) -> bool {
+        if self.limit >= self.max || now - self.since < rtt {
+            return false;
+        }
+        if self.uncut != 0 {
+            return self.heal(now, taken, may_grow());
+        }
+        if rtt.is_zero() {
             return false;
         }
         let copied = taken - self.taken;
@@ -68,14 +90,28 @@ impl Space {
         if copied <= before {
             return false;
         }
-        self.per_round = copied;
         let twice = u64::from(copied) * 2 + u64::from(SLACK_SEGMENTS * segment.min(u32::from(u16::MAX)));
         // What it took more than the last time, the sender will do again.
         let grown = twice.saturating_mul(u64::from(copied - before)) / u64::from(before.max(1));
         let wanted = u32::try_from(twice.saturating_add(grown.saturating_mul(2))).unwrap_or(u32::MAX).min(self.max);
         let more = wanted > self.limit;
+        if more && !may_grow() {
+            // It is asked again after a round trip as good as this one.
+            return false;
+        }
+        self.per_round = copied;
         self.limit = self.limit.max(wanted);
         more
+    }
+
+    /// What was cut is as it was, if memory is not short any more.
+    #[cold]
+    fn heal(&mut self, now: Instant, taken: Seq, calm: bool) -> bool {
+        (self.since, self.taken) = (now, taken);
+        if calm {
+            self.limit = core::mem::take(&mut self.uncut);
+        }
+        calm
     }
 }
 

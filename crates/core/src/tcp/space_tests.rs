@@ -11,17 +11,17 @@ fn room_grows_with_what_a_program_takes_in_a_round_trip() {
     let rtt = Span::from_ms(20);
     let start = Seq(u32::MAX - 7);
     let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, start, at(0));
-    assert!(!space.took(at(10), start + 60_000, rtt, SEGMENT), "not a round trip yet");
-    assert!(!space.took(at(20), start + 10_000, Span::ZERO, SEGMENT), "no round trip is known");
-    assert!(space.took(at(20), start + 60_000, rtt, SEGMENT));
+    assert!(!space.took(at(10), start + 60_000, rtt, SEGMENT, || true), "not a round trip yet");
+    assert!(!space.took(at(20), start + 10_000, Span::ZERO, SEGMENT, || true), "no round trip is known");
+    assert!(space.took(at(20), start + 60_000, rtt, SEGMENT, || true));
     assert!(space.limit() >= 2 * 60_000, "{}", space.limit());
     let before = space.limit();
-    assert!(!space.took(at(40), start + 70_000, rtt, SEGMENT), "it took less than before");
+    assert!(!space.took(at(40), start + 70_000, rtt, SEGMENT, || true), "it took less than before");
     assert_eq!(space.limit(), before);
     let mut taken = start + 70_000;
     for round in 3..20 {
         taken += space.limit();
-        space.took(at(round * 20), taken, rtt, SEGMENT);
+        space.took(at(round * 20), taken, rtt, SEGMENT, || true);
     }
     assert_eq!(space.limit(), RECEIVE_MAX);
 }
@@ -30,7 +30,7 @@ fn room_grows_with_what_a_program_takes_in_a_round_trip() {
 fn what_a_program_has_said_stays() {
     let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, Seq(0), at(0));
     space.fix(9000);
-    assert!(!space.took(at(100), Seq(100_000), Span::from_ms(1), SEGMENT));
+    assert!(!space.took(at(100), Seq(100_000), Span::from_ms(1), SEGMENT, || true));
     assert_eq!(space.limit(), 9000);
 }
 
@@ -72,6 +72,54 @@ fn twice_the_window_is_kept_for_sending() {
 #[test]
 fn any_number_of_bytes_may_be_taken_in_a_round_trip() {
     let mut space = Space::new(2, RECEIVE_MAX, Seq(0), at(0));
-    assert!(space.took(at(100), Seq(u32::MAX), Span::from_ms(20), u32::MAX));
+    assert!(space.took(at(100), Seq(u32::MAX), Span::from_ms(20), u32::MAX, || true));
     assert_eq!(space.limit(), RECEIVE_MAX);
+}
+
+#[test]
+fn under_pressure_nothing_grows_and_later_it_does() {
+    let rtt = Span::from_ms(20);
+    let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, Seq(0), at(0));
+    let mut taken = Seq(0);
+    for round in 1..5 {
+        taken += RECEIVE_FIRST;
+        assert!(!space.took(at(round * 20), taken, rtt, SEGMENT, || false));
+        assert_eq!(space.limit(), RECEIVE_FIRST);
+    }
+    // No more was taken than in the rounds before: these have not counted.
+    taken += RECEIVE_FIRST;
+    assert!(space.took(at(100), taken, rtt, SEGMENT, || true));
+    assert!(space.limit() > RECEIVE_FIRST);
+    // What is asked for nothing is not asked.
+    let limit = space.limit();
+    assert!(!space.took(at(120), taken + 10, rtt, SEGMENT, || unreachable!("nothing grows")));
+    assert_eq!(space.limit(), limit);
+}
+
+#[test]
+fn what_was_cut_is_as_it_was_when_memory_is_there() {
+    for (rtt, fixed) in [(Span::from_ms(20), false), (Span::ZERO, false), (Span::from_ms(20), true)] {
+        let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, Seq(0), at(0));
+        if fixed {
+            space.fix(RECEIVE_FIRST);
+        }
+        space.cut(RECEIVE_FIRST + 1);
+        assert_eq!(space.limit(), RECEIVE_FIRST, "that was no cut");
+        space.cut(8192);
+        space.cut(0);
+        space.cut(6000);
+        assert_eq!(space.limit(), 4096);
+        if !rtt.is_zero() {
+            assert!(!space.took(at(19), Seq(10), rtt, SEGMENT, || true), "not a round trip yet");
+        }
+        assert!(!space.took(at(20), Seq(10), rtt, SEGMENT, || false), "memory is short");
+        assert!(space.took(at(40), Seq(10), rtt, SEGMENT, || true), "{rtt:?} {fixed}");
+        assert_eq!(space.limit(), RECEIVE_FIRST);
+        assert!(!space.took(at(60), Seq(10), rtt, SEGMENT, || true));
+    }
+    let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, Seq(0), at(0));
+    space.cut(4096);
+    space.fix(9000);
+    assert!(!space.took(at(100), Seq(10), Span::ZERO, SEGMENT, || true));
+    assert_eq!(space.limit(), 9000, "what a program says counts anew");
 }

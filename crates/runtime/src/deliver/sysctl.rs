@@ -1,18 +1,21 @@
-//! System-wide knobs under their `net.core` names.
+//! System-wide knobs under their names of `net.core` and `net.ipv4`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use napier_core::softirq::{NETDEV_BUDGET_PKTS, netdev_budget_of, netdev_budget_span};
+use napier_core::tcp::memory::MemoryLimits;
 use napier_core::time::Span;
 use napier_core::tx::push::QDISC_MAX_BURST;
 
 use crate::bounds::HZ;
 
-/// `net.core.*` as far as the engine has them.
+/// As far as the engine has them.
 pub(crate) struct Sysctls {
     pub(crate) busy_poll: AtomicU32,
     pub(crate) busy_read: AtomicU32,
+    /// Of name spaces that begin with TCP; `None`: as for this machine.
+    pub(crate) tcp_mem: Option<MemoryLimits>,
     /// Shared with the transmit paths, which have no way to the engine while they send.
     pub(crate) qdisc_max_burst: Arc<AtomicI32>,
     netdev_budget: AtomicI32,
@@ -31,10 +34,11 @@ pub enum SysctlError {
 }
 
 impl Sysctls {
-    pub(crate) fn new(busy_poll: u32, busy_read: u32) -> Self {
+    pub(crate) fn new(busy_poll: u32, busy_read: u32, tcp_mem: Option<MemoryLimits>) -> Self {
         Self {
             busy_poll: AtomicU32::new(busy_poll),
             busy_read: AtomicU32::new(busy_read),
+            tcp_mem,
             qdisc_max_burst: Arc::new(AtomicI32::new(QDISC_MAX_BURST)),
             netdev_budget: AtomicI32::new(NETDEV_BUDGET_PKTS),
             netdev_budget_ns: AtomicU64::new(netdev_budget_span(HZ).ns),

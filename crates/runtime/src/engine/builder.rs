@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use napier_core::tcp::memory::MemoryLimits;
 use napier_ring::FrameTable;
 
 use super::devices::EngineDevices;
@@ -50,6 +51,7 @@ pub struct EngineBuilder {
     worker_cpus: Vec<usize>,
     busy_poll: u32,
     busy_read: u32,
+    tcp_mem: Option<MemoryLimits>,
     cache_warming: bool,
     journal: Option<usize>,
 }
@@ -63,6 +65,7 @@ impl EngineBuilder {
             worker_cpus: Vec::new(),
             busy_poll: 0,
             busy_read: 0,
+            tcp_mem: None,
             cache_warming: true,
             journal: None,
         }
@@ -106,6 +109,14 @@ impl EngineBuilder {
         self
     }
 
+    /// `net.ipv4.tcp_mem` in bytes: how much memory the buffers of all TCP connections of a name space have together (default: what
+    /// Linux takes on this machine, of which `max` is 9.4 % of its memory). Each name space of the engine has as much;
+    /// [`NetNs::set_tcp_mem`](crate::socket::NetNs::set_tcp_mem) is for one of them, and says what happens.
+    pub fn tcp_mem(mut self, limits: MemoryLimits) -> Self {
+        self.tcp_mem = Some(limits);
+        self
+    }
+
     /// Whether groups keep the receive path warm in the caches (default yes): while nothing comes they send a packet that came
     /// before on its way again now and then, so that the next one finds the path there. It ends before the socket, and is
     /// counted nowhere.
@@ -142,7 +153,7 @@ impl EngineBuilder {
         let deliver = Deliver::new(Setup {
             cpus: &cpus,
             pinned,
-            sysctl: Sysctls::new(self.busy_poll, self.busy_read),
+            sysctl: Sysctls::new(self.busy_poll, self.busy_read, self.tcp_mem),
             workers: self.workers,
             dry_runs: self.cache_warming,
             worker_cpus,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use napier_core::busy::BusyParams;
+use napier_core::tcp::memory::MemoryLimits;
 use napier_core::time::Instant;
 
 use super::{Engine, EngineInner};
@@ -53,6 +54,11 @@ impl HostSettings for EngineHost {
 
     fn cap_net_admin(&self) -> bool {
         self.engine(EngineInner::cap_net_admin).unwrap_or(false)
+    }
+
+    fn tcp_mem(&self) -> MemoryLimits {
+        // An engine that has stopped has nothing to bound.
+        self.engine(HostSettings::tcp_mem).unwrap_or(MemoryLimits::of_machine(0))
     }
 }
 
@@ -114,6 +120,10 @@ impl HostSettings for EngineInner {
 
     fn cap_net_admin(&self) -> bool {
         Self::cap_net_admin(self)
+    }
+
+    fn tcp_mem(&self) -> MemoryLimits {
+        self.deliver.sysctl.tcp_mem.unwrap_or_else(napier_stack::host::tcp_mem_of_machine)
     }
 }
 

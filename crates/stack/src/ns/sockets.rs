@@ -3,6 +3,9 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use napier_core::tcp::memory::MemoryLimits;
+use napier_core::tcp::time_wait::Reuse as TimeWaitReuse;
+
 use super::NetNs;
 use crate::errno::errno;
 use crate::tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
@@ -111,6 +114,38 @@ impl NetNs {
     /// `MemifConfig::keep_connections`.
     pub fn tcp_drop(&self, ifindex: u32) -> usize {
         self.0.tcp.get().map_or(0, |tcp| tcp.link_lost(ifindex))
+    }
+
+    /// How much memory the buffers of all connections have together (`net.ipv4.tcp_mem`, in bytes; default as the engine's
+    /// builder says). Where it is short windows and buffers grow no further, what idle connections keep is taken back, and one has no more than its
+    /// share. Beyond the most nothing is given: segments are dropped and come again, writes wait, and what programs have closed is reset if it has much. A
+    /// connection with nothing in its buffers goes on in any case.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the timer's thread cannot be started.
+    pub fn set_tcp_mem(&self, limits: MemoryLimits) -> io::Result<()> {
+        self.0.tcp()?.set_memory(limits);
+        Ok(())
+    }
+
+    /// How many connections may be in TIME-WAIT (default 16384, as `net.ipv4.tcp_max_tw_buckets`). Beyond this the oldest goes, where Linux ends
+    /// the newest at once. Less is in force when the next one begins to wait.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the timer's thread cannot be started.
+    pub fn set_tcp_max_tw_buckets(&self, connections: usize) -> io::Result<()> {
+        self.0.tcp()?.set_max_tw_buckets(connections);
+        Ok(())
+    }
+
+    /// Whether a connection that is opened may take the place of one in TIME-WAIT between the same ends whose peer has timestamps and has been
+    /// silent for a second (`net.ipv4.tcp_tw_reuse`; default: over links within one process).
+    ///
+    /// # Errors
+    /// `EAGAIN` if the timer's thread cannot be started.
+    pub fn set_tcp_tw_reuse(&self, reuse: TimeWaitReuse) -> io::Result<()> {
+        self.0.tcp()?.set_tw_reuse(reuse);
+        Ok(())
     }
 
     /// How many connections there may be that the program has closed and the peer has not (default 16384, as

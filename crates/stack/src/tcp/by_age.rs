@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use napier_ring::{Owned, Owner};
 
 /// A line is cleaned when it is longer than twice its members and this.
-const SLACK: usize = 64;
+pub(super) const SLACK: usize = 64;
 
 /// What a connection counts as, for its limit.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

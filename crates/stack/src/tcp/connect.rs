@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use napier_core::sockopt::SocketBusy;
+use napier_core::tcp::seq::Seq;
 use napier_sys::clock::Clock;
 
 use crate::errno::errno;
@@ -48,11 +49,13 @@ pub(super) fn connect(
         }
     };
     let busy = SocketBusy::new(tables.host.sysctl_busy_read());
-    let make = |port: u16| {
+    let make = |port: u16, first: Option<Seq>| {
         let flow = Flow { local: End { addr: own, port }, peer: target.dst };
         let route = Route::new(tables, flow.local, target);
         let now = Clock.now();
-        let mut machine = TcpMachine::connect(now, &settings.beginning(tcp.numbers(&flow, now), &route));
+        let mut numbers = tcp.numbers(&flow, now);
+        numbers.first = first.unwrap_or(numbers.first);
+        let mut machine = TcpMachine::connect(now, &settings.beginning(numbers, &route));
         machine.set_nodelay(nodelay);
         Arc::new(Conn::new(tcp, flow, route, machine, &busy))
     };
@@ -69,14 +72,22 @@ pub(super) fn connect(
     Ok(conn)
 }
 
-/// Finds a port and puts the connection into the table, not yet doing anything.
-fn reserve(tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -> Arc<Conn>) -> io::Result<Arc<Conn>> {
+/// Whether these ends are free, or are made so by a connection that only waits out its end; the first number then, if it is not any.
+fn place(tcp: &Tcp, flow: &Flow) -> Option<Option<Seq>> {
+    match tcp.flows.find(flow, Arc::clone) {
+        None => Some(None),
+        Some(conn) => tcp.time_waits.take_place(tcp, &conn, Clock.now()).map(Some),
+    }
+}
+
+/// Finds a port and puts the connection into the table, not yet doing anything. `make`: with this port, and this first number if one is given.
+fn reserve(tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16, Option<Seq>) -> Arc<Conn>) -> io::Result<Arc<Conn>> {
     if asked != 0 {
         if tcp.tables.lock().ports(PROTO_TCP).is_taken(wanted.local) {
             return Err(errno(libc::EADDRINUSE));
         }
-        let conn = make(asked);
-        return if tcp.flows.insert(&conn) { Ok(conn) } else { Err(errno(libc::EADDRINUSE)) };
+        let conn = place(tcp, &wanted).map(|first| make(asked, first));
+        return conn.filter(|conn| tcp.flows.insert(conn)).ok_or_else(|| errno(libc::EADDRINUSE));
     }
     let count = u32::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
     // Where the search begins cannot be guessed by a peer that wants to meet the next connection.
@@ -85,11 +96,12 @@ fn reserve(tcp: &Tcp, asked: u16, wanted: Flow, make: impl Fn(u16) -> Arc<Conn>)
         let offset = (first.wrapping_add(step.into()) % u64::from(count)) as u16;
         let port = EPHEMERAL.start() + offset;
         let flow = Flow { local: End { port, ..wanted.local }, ..wanted };
-        if tcp.flows.find(&flow, |_| ()).is_some() || tcp.tables.lock().ports(PROTO_TCP).is_taken(flow.local) {
+        if tcp.tables.lock().ports(PROTO_TCP).is_taken(flow.local) {
             continue;
         }
+        let Some(first) = place(tcp, &flow) else { continue };
         tcp.tables.check_running()?;
-        let conn = make(port);
+        let conn = make(port, first);
         if tcp.flows.insert(&conn) {
             return Ok(conn);
         }

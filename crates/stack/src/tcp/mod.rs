@@ -10,7 +10,7 @@
 //! (segments outside of the window, more holes than it keeps) is not counted.
 //!
 //! # Files
-//! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `machine` is the protocol,
+//! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `memory` is what all have together, `machine` is the protocol,
 //! `outlet` the way out; `by_age` and `listener` have connections that wait for something and do not know what a connection is.
 //! `conn` is a connection. Above it, `flows` finds one, `wheel` calls one in time, `limits` say how many there may be; `passive`
 //! and `connect` make one. `accept` and `stream` are the public types, `builder` and `settings` what they are made with, `open` makes them,
@@ -28,6 +28,7 @@ mod info;
 mod limits;
 mod listener;
 mod machine;
+mod memory;
 mod open;
 mod outlet;
 mod passive;
@@ -39,7 +40,6 @@ mod wheel;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Weak};
@@ -47,7 +47,6 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use napier_core::tcp::seq::{Seq, first_number};
 use napier_core::time::Instant;
-use napier_ring::Owned;
 
 pub use accept::TcpListener;
 pub use builder::{TcpListenerBuilder, TcpStreamBuilder};
@@ -60,20 +59,19 @@ use crate::tables::demux::Demux;
 use crate::tables::protocol::Protocol;
 use crate::tables::writer::Writing;
 use crate::tables::{Ingress, Snapshot, Tables};
+use crate::wait::park::Parker;
 use crate::wire::quote::{About, Quoted};
 use crate::wire::{ETH_LEN, PROTO_TCP, Segment, flag};
 use conn::challenge::Challenges;
 use conn::{Arrived, Conn, IcmpReport, Input, Note};
 use flow::Flow;
 use flows::Flows;
-use limits::Orphans;
+use limits::{Orphans, TimeWaits};
 use listener::ListenerInner;
 use machine::{Departure, Inbound, TcpNumbers};
+use memory::MemoryAccount;
 use outlet::send_back;
 use wheel::Wheel;
-
-/// Connections in TIME-WAIT that keep their memory; beyond this the oldest is given up.
-const TIME_WAITS_MAX: usize = 1024;
 
 /// Segments whose connections' memory is asked for at once: it fits into the first-level cache, and as many are on their way as a
 /// processor can ask for.
@@ -90,10 +88,10 @@ pub(crate) struct Tcp {
     wheel: Arc<Wheel>,
     /// Drawn by the operating system: what is made with it cannot be guessed.
     keys: RandomState,
-    /// Connections in TIME-WAIT, oldest first; new ones are left for the thread that looks after them.
-    time_waits: Owned<VecDeque<Weak<Conn>>, Weak<Conn>>,
+    time_waits: TimeWaits,
     challenges: Challenges,
     orphans: Orphans,
+    memory: Arc<MemoryAccount>,
 }
 
 impl Tcp {
@@ -103,15 +101,18 @@ impl Tcp {
     /// EAGAIN if no thread can be started.
     pub(crate) fn start(tables: Arc<Tables>, writer: &Writing<'_>) -> io::Result<Arc<Self>> {
         let keys = RandomState::new();
+        let timer = Arc::new(Parker::new());
+        let memory = MemoryAccount::new(tables.host.tcp_mem(), timer.clone(), tables.counters.clone());
         let tcp = Arc::new_cyclic(|this| Self {
             this: this.clone(),
             flows: Flows::new(keys.hash_one("flows")),
             listeners: ArcSwap::from_pointee(Demux::new(tables.seed)),
-            wheel: Arc::new(Wheel::new()),
+            wheel: Arc::new(Wheel::new(timer, memory.clone())),
             keys,
-            time_waits: Owned::new(VecDeque::new()),
+            time_waits: TimeWaits::new(),
             challenges: Challenges::new(),
             orphans: Orphans::new(),
+            memory,
             tables,
         });
         let (turned, of) = (tcp.wheel.clone(), tcp.this.clone());
@@ -152,24 +153,6 @@ impl Tcp {
     /// A number that no other station can know, the same for the same `of`.
     fn draw(&self, of: u64) -> u64 {
         self.keys.hash_one(of)
-    }
-
-    /// A connection waits out its end: the oldest that does so may have to make room.
-    fn time_wait_begins(&self, conn: &Arc<Conn>) {
-        let Some(waiting) = self.time_waits.post(Arc::downgrade(conn)) else { return };
-        let mut ended = Vec::new();
-        waiting.line_up(|waiting| {
-            // What has ended holds memory as long as it stands here.
-            while waiting.front().is_some_and(|oldest| oldest.strong_count() == 0) {
-                waiting.pop_front();
-            }
-            while waiting.len() > TIME_WAITS_MAX {
-                ended.extend(waiting.pop_front());
-            }
-        });
-        for oldest in ended.iter().filter_map(Weak::upgrade) {
-            oldest.leave(self, Note::Recycle);
-        }
     }
 
     /// Asks for the memory of the connections that these segments are for: at most [`FETCH_MAX`]. The way to a connection has

@@ -14,6 +14,7 @@ use napier_sys::clock::Clock;
 
 use super::Tcp;
 use super::conn::{Conn, NOT_QUEUED};
+use super::memory::MemoryAccount;
 use crate::wait::park::Parker;
 
 /// Nanoseconds per place.
@@ -41,7 +42,9 @@ pub(super) struct Wheel {
     /// In ticks.
     alarm: Alarm,
     stop: AtomicBool,
-    parker: Parker,
+    parker: Arc<Parker>,
+    /// Which may have the thread ask all connections to give memory back.
+    memory: Arc<MemoryAccount>,
 }
 
 /// The thread's own.
@@ -53,8 +56,9 @@ struct Slots {
 }
 
 impl Wheel {
-    pub(super) fn new() -> Self {
-        Self { asked: Inbox::new(), alarm: Alarm::new(), stop: AtomicBool::new(false), parker: Parker::new() }
+    /// `parker`: where its thread sleeps, whom `memory` wakes too.
+    pub(super) fn new(parker: Arc<Parker>, memory: Arc<MemoryAccount>) -> Self {
+        Self { asked: Inbox::new(), alarm: Alarm::new(), stop: AtomicBool::new(false), parker, memory }
     }
 
     /// Sees to it that `conn` is called at `at` or up to a millisecond later, or before if that is far ahead. `queued`: where it stands already; gives
@@ -99,7 +103,7 @@ impl Wheel {
             let target = places.next();
             self.alarm.sleep_until(target);
             let stopped = || self.stop.load(Ordering::Acquire);
-            let sooner = || stopped() || self.alarm.is_sooner(target);
+            let sooner = || stopped() || self.memory.wants_sweep() || self.alarm.is_sooner(target);
             let deadline = match target {
                 Alarm::NEVER => Deadline::NEVER,
                 tick => Deadline::at(Instant { ns: tick * TICK_NS }),
@@ -111,6 +115,9 @@ impl Wheel {
             let Some(tcp) = tcp.upgrade() else { return };
             let now = Clock.now();
             tcp.tables.host.watchdog_tick(now);
+            if self.memory.takes_sweep(now) {
+                tcp.sweep();
+            }
             places.due(now, &mut called);
             for at in 0..called.len() {
                 if let Some((later, _)) = called.get(at + LOOK_AHEAD) {

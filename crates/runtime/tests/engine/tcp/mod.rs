@@ -9,6 +9,7 @@ mod limits;
 mod locked;
 mod losses;
 mod many;
+mod memory;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use napier_core::time::{Deadline, Instant};
+use napier_core::tcp::seq::Seq;
+use napier_core::time::{Deadline, Instant, Span};
 
 use crate::counters::Counter;
 use crate::tables::Tables;
@@ -52,6 +53,11 @@ impl Core {
     #[inline]
     pub(super) fn live(&self, state: TcpState) -> TcpState {
         if self.dead { TcpState::Closed } else { state }
+    }
+
+    /// See [`TcpMachine::succession`](crate::tcp::machine::TcpMachine::succession).
+    pub(in crate::tcp) fn succession(&self, now: Instant) -> Option<(Option<Span>, Seq)> {
+        if self.dead { None } else { self.machine.succession(now) }
     }
 
     /// State at the end of the last settling.

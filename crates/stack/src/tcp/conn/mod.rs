@@ -37,6 +37,7 @@ use crate::tcp::by_age::LimitKind;
 use crate::tcp::flow::Flow;
 use crate::tcp::listener::ListenerInner;
 use crate::tcp::machine::{TcpMachine, TcpState};
+use crate::tcp::memory::Lender;
 use crate::tcp::outlet::Outlet;
 use crate::tcp::outlet::route::Route;
 use crate::tcp::rules::Patience;
@@ -161,7 +162,8 @@ impl Conn {
     const USED_BYTES: usize =
         offset_of!(Self, core) + Owned::<Core, Note>::VALUE_OFFSET + offset_of!(Core, outlet) + Outlet::USED_BYTES;
 
-    pub(super) fn new(tcp: &Tcp, flow: Flow, route: Route, machine: TcpMachine, busy: &SocketBusy) -> Self {
+    pub(super) fn new(tcp: &Tcp, flow: Flow, route: Route, mut machine: TcpMachine, busy: &SocketBusy) -> Self {
+        machine.charge_to(&Lender::of(&tcp.memory));
         let scope = route.scope();
         let backlog_max = backlog_max(&machine);
         let core = Core {

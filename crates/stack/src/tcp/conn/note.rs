@@ -23,6 +23,8 @@ pub(in crate::tcp) enum Note {
     Recycle,
     /// No program will accept it.
     Reset,
+    /// Memory is short.
+    Memory,
     /// There are too many of its kind.
     GiveWay(LimitKind),
     /// The peer of its device is gone.

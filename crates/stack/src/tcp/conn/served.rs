@@ -113,12 +113,22 @@ impl OwnedConn<'_> {
         self.settle(now, Cause::Segment);
     }
 
-    /// Gives up a connection in TIME-WAIT; others stay.
-    pub(super) fn recycle(&mut self) {
+    /// A connection in TIME-WAIT gives way to a newer one between the same ends.
+    pub(in crate::tcp) fn recycle(&mut self) {
+        self.leave_time_wait(Counter::TcpTimeWaitRecycled);
+    }
+
+    /// Too many connections are in TIME-WAIT, and this one is the oldest.
+    pub(super) fn overflows(&mut self) {
+        self.leave_time_wait(Counter::TcpTimeWaitOverflow);
+    }
+
+    /// Others stay.
+    fn leave_time_wait(&mut self, counter: Counter) {
         if self.dead || self.state != TcpState::TimeWait {
             return;
         }
-        self.tables().counters.count(Counter::TcpTimeWaitRecycled);
+        self.tables().counters.count(counter);
         self.dead = true;
         self.settle(Clock.now(), Cause::Program);
     }
@@ -139,9 +149,32 @@ impl OwnedConn<'_> {
             _ => {
                 self.machine.close();
                 self.drive(tables, now);
+                self.gives_up_memory(now);
             }
         }
         self.settle(now, Cause::Program);
+    }
+
+    /// An orphan that has much while all have too much is reset. Source: `net/ipv4/tcp.c tcp_check_oom`.
+    fn gives_up_memory(&mut self, now: Instant) -> bool {
+        let unacknowledged = self.machine.unacknowledged();
+        let gives_up = self.orphan && !self.dead && self.tcp.memory.is_too_much_for_an_orphan(unacknowledged);
+        if gives_up {
+            let tables = self.tables();
+            tables.counters.count(Counter::TcpAbortOnMemory);
+            self.abort(tables, now);
+        }
+        gives_up
+    }
+
+    /// Memory is short: what is not used goes back now.
+    pub(super) fn saves_memory(&mut self) {
+        let now = Clock.now();
+        if self.gives_up_memory(now) {
+            return self.settle(now, Cause::Program);
+        }
+        self.machine.fit();
+        self.publish_buffers();
     }
 
     /// Ends the connection in favour of others, if it still is of this kind.

@@ -65,6 +65,7 @@ impl Conn {
         core.dead |= look.is_over() && !core.outlet.is_stuck();
         let state = core.live(look.state);
         if state != core.state {
+            tcp.time_waits.counts(core.state, state);
             core.changed(&tcp.tables, state, cause, news);
         }
         if self.lingers.load(Ordering::Relaxed) && !rules::lingers(state) {
@@ -80,7 +81,7 @@ impl Conn {
                 core.orphan = true;
             }
         }
-        if core.released && core.orphan {
+        if core.orphan && (core.released || state == TcpState::TimeWait) {
             core.free_buffers();
         }
         news.orphaned |= self.count_kind(tcp, core.kind());
@@ -150,7 +151,7 @@ impl Conn {
             self.writer.wake_told(&*tcp.tables.host, &|| Some(self.clone()), Whom::Writer);
         }
         if time_wait {
-            tcp.time_wait_begins(self);
+            tcp.time_waits.enter(tcp, self);
         }
         if orphaned {
             tcp.orphans.enter(tcp, self);

@@ -5,6 +5,7 @@ use napier_core::tcp::options::STAMPS_LEN;
 use napier_core::time::{Deadline, Instant, Span};
 
 use super::{PATH_MIN, TcpMachine, TcpState};
+use crate::tcp::memory::Lender;
 
 /// Memory that an idle connection keeps for each direction.
 const ROOM_KEPT: usize = 16 << 10;
@@ -155,6 +156,18 @@ impl TcpMachine {
         }
         // What is in use now will not be for ever.
         self.trim_later(now);
+    }
+
+    /// Memory for both queues is had from there; they have none yet.
+    pub(in crate::tcp) fn charge_to(&mut self, lender: &Lender) {
+        self.receiver.queue.charge_to(lender.clone());
+        self.sender.queue.charge_to(lender.clone());
+    }
+
+    /// Gives back memory that nothing is in.
+    pub(in crate::tcp) fn fit(&mut self) {
+        self.receiver.queue.fit();
+        self.sender.queue.fit();
     }
 
     /// Gives all memory back: no program will look at it.

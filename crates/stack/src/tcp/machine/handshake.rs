@@ -3,7 +3,8 @@
 use napier_core::tcp::options::STAMPS_LEN;
 use napier_core::tcp::options::SynOptions;
 use napier_core::tcp::seq::Seq;
-use napier_core::time::{Deadline, Instant};
+use napier_core::tcp::time_wait::first_behind;
+use napier_core::time::{Deadline, Instant, Span};
 
 use super::segment::Inbound;
 use super::{Beginning, PATH_MIN, SEGMENT_DEFAULT, SEGMENT_MIN, TcpMachine, TcpState};
@@ -95,8 +96,14 @@ impl TcpMachine {
         let later = |value| self.stamped && Seq(value).is_after(Seq(self.clocks.recent));
         let newer =
             syn.seq.is_after(self.receiver.next) || syn.options.stamps.is_some_and(|stamps| later(stamps.value));
-        // Behind all that a window without end would have let us send.
-        newer.then(|| self.sender.next + (u32::from(u16::MAX) + 2))
+        newer.then(|| first_behind(self.sender.next))
+    }
+
+    /// How long the peer of a connection in TIME-WAIT has said nothing, if it has timestamps, and the first number of one in its place; `None`:
+    /// it is not in TIME-WAIT.
+    pub(in crate::tcp) fn succession(&self, now: Instant) -> Option<(Option<Span>, Seq)> {
+        let silent = self.stamped.then(|| now - self.clocks.recent_at);
+        (self.state == TcpState::TimeWait).then(|| (silent, first_behind(self.sender.next)))
     }
 
     /// Our SYN is acknowledged.

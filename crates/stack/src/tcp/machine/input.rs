@@ -1,6 +1,7 @@
 //! A segment comes (RFC 9293 section 3.10.7.4).
 
 use napier_core::tcp::seq::Seq;
+use napier_core::tcp::time_wait::LASTS;
 use napier_core::time::{Deadline, Instant, Span};
 
 use super::segment::Inbound;
@@ -243,7 +244,7 @@ impl TcpMachine {
             return;
         }
         if seg.has(flag::FIN) && seg.end() == self.receiver.next {
-            self.gone_at = Deadline::after(now, super::TIME_WAIT);
+            self.gone_at = Deadline::after(now, LASTS);
             self.receiver.acks.at_once();
         } else if seg.seq != self.receiver.next || seg.end() != seg.seq {
             self.answer(now, seg);

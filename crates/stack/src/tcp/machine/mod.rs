@@ -18,7 +18,7 @@
 //! | CLOSING, LAST-ACK | our FIN is acknowledged | TIME-WAIT, CLOSED | the same |
 //! | TIME-WAIT | FIN: ACK | TIME-WAIT, from the beginning | the same |
 //! | TIME-WAIT | SYN that is newer than the connection | a new connection | 3.10.7.4, RFC 6191 |
-//! | TIME-WAIT | [`TIME_WAIT`] is over | CLOSED | 3.6.1 |
+//! | TIME-WAIT | [`LASTS`](napier_core::tcp::time_wait::LASTS) is over | CLOSED | 3.6.1 |
 //! | all but SYN-SENT and TIME-WAIT | RST with the number that is expected | CLOSED | RFC 5961 section 3.2 |
 //! | any | the program aborts: RST, unless the peer knows nothing of the connection | CLOSED | 3.10.5 |
 //!
@@ -46,15 +46,13 @@ use napier_core::tcp::congestion::Control;
 use napier_core::tcp::options::{Stamps, SynOptions};
 use napier_core::tcp::seq::Seq;
 use napier_core::tcp::space::{RECEIVE_FIRST, RECEIVE_MAX, SEND_FIRST, SEND_MAX};
+use napier_core::tcp::time_wait::LASTS;
 use napier_core::time::{Deadline, Instant, Span};
 
 pub(in crate::tcp) use receiver::Receiver;
 pub(in crate::tcp) use segment::{Departure, Inbound};
 pub(in crate::tcp) use sender::Sender;
 
-/// How long the end of a connection is waited for. Source: as long as it was before; `TCP_TIMEWAIT_LEN` is 60 s, but a SYN of the peer
-/// ends it, and timestamps tell its old segments (RFC 6191).
-pub(in crate::tcp) const TIME_WAIT: Span = Span::from_secs(2);
 /// Segment size of a peer that names none (RFC 9293 section 3.7.1).
 const SEGMENT_DEFAULT: u16 = 536;
 /// Least that is believed of a peer. Source: `net/ipv4/tcp.c TCP_MIN_MSS`.
@@ -248,6 +246,12 @@ impl TcpMachine {
         self.stamped
     }
 
+    /// The peer has said nothing since the clock began, for a test that does not wait.
+    #[cfg(test)]
+    pub(in crate::tcp) fn pretend_silent(&mut self) {
+        self.clocks.recent_at = Instant::ZERO;
+    }
+
     fn is_synchronised(&self) -> bool {
         !matches!(self.state, TcpState::Closed | TcpState::SynSent | TcpState::SynReceived)
     }
@@ -264,6 +268,6 @@ impl TcpMachine {
         self.state = TcpState::TimeWait;
         self.sender.ends();
         self.keep_at = Deadline::NEVER;
-        self.gone_at = Deadline::after(now, TIME_WAIT);
+        self.gone_at = Deadline::after(now, LASTS);
     }
 }

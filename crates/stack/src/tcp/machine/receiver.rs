@@ -9,6 +9,7 @@ use napier_core::time::{Instant, Span};
 use super::ring::ByteRing;
 use super::segment::Inbound;
 use super::{Room, SEGMENT_DEFAULT};
+use crate::tcp::memory::Use;
 use crate::wire::flag;
 
 /// Header bytes beside data that a full segment may have: the longest options.
@@ -174,11 +175,19 @@ impl Receiver {
         if start != self.next {
             // Behind a hole (RFC 5681 section 4.2).
             self.acks.out_of_order();
+            let at = self.queue.len() + (start - self.next) as usize;
+            if !self.queue.make_room(Use::OutOfOrder, at + payload.len(), false) {
+                return self.lacks_memory();
+            }
             if self.ranges.insert(SackBlock { start, end: start + len }) {
-                let at = self.queue.len() + (start - self.next) as usize;
                 self.queue.write(at, payload);
             }
             return;
+        }
+        // A program that has read everything may wait for this alone.
+        let (end, forced) = (self.queue.len() + payload.len(), self.queue.is_empty());
+        if !self.queue.make_room(Use::Receive, end, forced) {
+            return self.lacks_memory();
         }
         let hole = !self.ranges.is_empty();
         self.queue.write(self.queue.len(), payload);
@@ -195,6 +204,13 @@ impl Receiver {
             self.segment = len.min(self.asked);
         }
         self.acks.came(now, if full { len } else { 0 }, next - self.told, self.segment);
+    }
+
+    /// Bytes are dropped for want of memory; they come again. The peer is offered no more than what there is room for.
+    #[cold]
+    fn lacks_memory(&mut self) {
+        self.acks.at_once();
+        self.space.cut(self.queue.room() as u32); // no window is larger
     }
 
     /// A round trip took so long, by what the peer has echoed.
@@ -218,7 +234,7 @@ impl Receiver {
         let taken = self.next - ended - self.queue.len() as u32;
         let rtt = if self.rtt.is_zero() { smoothed } else { self.rtt };
         // The clock is not read for each call: what is taken had come by then.
-        self.space.took(self.seen, taken, rtt, self.segment);
+        self.space.took(self.seen, taken, rtt, self.segment, || self.queue.may_widen());
         if self.ended {
             return false;
         }

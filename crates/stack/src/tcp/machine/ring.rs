@@ -1,7 +1,9 @@
-//! Bytes in order, in memory that grows when it is needed.
+//! Bytes in order, in memory that grows when it is needed, if a [`Lender`] gives it.
 //!
 //! What lies behind the end is a receiver's: bytes that came out of order stand where they belong, and become a part of it when
 //! the hole before them is filled.
+
+use crate::tcp::memory::{Lender, Use};
 
 /// Least memory that is asked for.
 const ROOM_MIN: usize = 2048;
@@ -16,6 +18,7 @@ pub(in crate::tcp) struct ByteRing {
     len: usize,
     /// Behind the last byte that is there, counted from the first.
     extent: usize,
+    lender: Lender,
 }
 
 impl ByteRing {
@@ -36,6 +39,18 @@ impl ByteRing {
         self.bytes.len()
     }
 
+    /// Memory is had from it from now on; there is none yet.
+    pub(super) fn charge_to(&mut self, lender: Lender) {
+        assert_eq!(self.bytes.len(), 0, "what there is has another lender");
+        self.lender = lender;
+    }
+
+    /// Windows and buffers may grow.
+    #[cold]
+    pub(super) fn may_widen(&self) -> bool {
+        self.lender.is_calm()
+    }
+
     /// Where in memory byte `at` is or will be.
     #[inline]
     pub(in crate::tcp) fn address(&self, at: usize) -> usize {
@@ -48,13 +63,16 @@ impl ByteRing {
         if place >= self.bytes.len() { place - self.bytes.len() } else { place }
     }
 
-    /// Writes `data` where its first byte is number `at`; nothing becomes a part of the queue by that.
+    /// Whether there is memory for bytes up to number `end`; if there is none it is asked for. `forced`: the connection cannot go on without.
+    #[inline]
+    pub(super) fn make_room(&mut self, what: Use, end: usize, forced: bool) -> bool {
+        end <= self.bytes.len() || self.grow(what, end, forced)
+    }
+
+    /// Writes `data` where its first byte is number `at`, for which there is [room](Self::make_room); nothing becomes a part of the queue by that.
     #[inline]
     pub(super) fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
-        if end > self.bytes.len() {
-            self.grow(end);
-        }
         let place = self.place(at);
         let first = data.len().min(self.bytes.len() - place);
         self.bytes[place..place + first].copy_from_slice(&data[..first]);
@@ -63,8 +81,28 @@ impl ByteRing {
     }
 
     #[cold]
-    fn grow(&mut self, wanted: usize) {
-        let room = wanted.next_power_of_two().max(ROOM_MIN);
+    fn grow(&mut self, what: Use, wanted: usize, forced: bool) -> bool {
+        let room = room_for(wanted);
+        if !self.lender.lends(what, self.bytes.len(), room, forced) {
+            return false;
+        }
+        self.move_to(room);
+        true
+    }
+
+    /// Gives back memory that nothing is in.
+    #[cold]
+    pub(super) fn fit(&mut self) {
+        let (have, room) = (self.bytes.len(), room_for(self.extent));
+        if self.extent == 0 {
+            self.clear();
+        } else if room < have {
+            self.move_to(room);
+            self.lender.gets_back(have, room);
+        }
+    }
+
+    fn move_to(&mut self, room: usize) {
         let mut bytes = vec![0; room].into_boxed_slice();
         let (first, second) = self.slices(0, self.extent);
         bytes[..first.len()].copy_from_slice(first);
@@ -113,8 +151,20 @@ impl ByteRing {
 
     /// Gives its memory back, and what is in it.
     pub(in crate::tcp) fn clear(&mut self) {
-        *self = Self::default();
+        let before = std::mem::take(&mut self.bytes);
+        (self.start, self.len, self.extent) = (0, 0, 0);
+        self.lender.gets_back(before.len(), 0);
     }
+}
+
+impl Drop for ByteRing {
+    fn drop(&mut self) {
+        self.lender.gets_back(self.bytes.len(), 0);
+    }
+}
+
+fn room_for(bytes: usize) -> usize {
+    bytes.next_power_of_two().max(ROOM_MIN)
 }
 
 #[cfg(test)]
@@ -124,6 +174,11 @@ mod tests {
     use napier_rng::{below, stream};
 
     use super::*;
+
+    fn put(ring: &mut ByteRing, at: usize, data: &[u8]) {
+        assert!(ring.make_room(Use::Receive, at + data.len(), false), "there is no lender");
+        ring.write(at, data);
+    }
 
     fn all(ring: &ByteRing) -> Vec<u8> {
         let (first, second) = ring.slices(0, ring.len());
@@ -137,7 +192,8 @@ mod tests {
         for step in 0..20_000_u32 {
             if below(&mut rng, 2) == 0 {
                 let data: Vec<u8> = (0..below(&mut rng, 900)).map(|at| (at ^ step) as u8).collect();
-                ring.write(ring.len(), &data);
+                let end = ring.len();
+                put(&mut ring, end, &data);
                 ring.extend(data.len());
                 model.extend(data);
             } else {
@@ -154,15 +210,15 @@ mod tests {
     #[test]
     fn what_came_out_of_order_is_there_when_the_hole_is_filled() {
         let mut ring = ByteRing::default();
-        ring.write(0, &[9; 1500]);
+        put(&mut ring, 0, &[9; 1500]);
         ring.extend(1500);
         ring.consume(1499);
         // Across the end of the memory, and then more of it.
-        ring.write(800, b"later");
-        ring.write(3000, b"last");
-        ring.write(1, &[1; 799]);
+        put(&mut ring, 800, b"later");
+        put(&mut ring, 3000, b"last");
+        put(&mut ring, 1, &[1; 799]);
         ring.extend(804);
-        ring.write(805, &[2; 2195]);
+        put(&mut ring, 805, &[2; 2195]);
         ring.extend(2199);
         let bytes = all(&ring);
         assert_eq!((&bytes[800..805], &bytes[3000..]), (&b"later"[..], &b"last"[..]));
@@ -173,12 +229,34 @@ mod tests {
     fn an_empty_one_begins_where_its_memory_does() {
         let mut ring = ByteRing::default();
         assert_eq!((ring.room(), ring.address(0)), (0, 0));
-        ring.write(0, b"abc");
+        put(&mut ring, 0, b"abc");
         ring.extend(3);
         let first = ring.address(0);
         ring.consume(3);
         assert_eq!(ring.address(0), first);
         ring.clear();
+        assert_eq!(ring.room(), 0);
+    }
+
+    #[test]
+    fn what_nothing_is_in_is_given_back() {
+        let mut ring = ByteRing::default();
+        put(&mut ring, 0, &[7; 50_000]);
+        ring.extend(50_000);
+        ring.consume(44_999);
+        // Behind a hole, across the end of the memory.
+        put(&mut ring, 20_000, b"later");
+        ring.fit();
+        assert_eq!(ring.room(), 32_768);
+        put(&mut ring, 5001, &[1; 14_999]);
+        ring.extend(15_004);
+        let bytes = all(&ring);
+        assert_eq!((bytes.len(), &bytes[..5001], &bytes[20_000..]), (20_005, &[7; 5001][..], &b"later"[..]));
+        ring.consume(20_000);
+        ring.fit();
+        assert_eq!((ring.room(), all(&ring)), (ROOM_MIN, b"later".to_vec()));
+        ring.consume(5);
+        ring.fit();
         assert_eq!(ring.room(), 0);
     }
 }

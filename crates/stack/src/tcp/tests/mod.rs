@@ -6,6 +6,7 @@ mod crossing;
 mod keep_alive;
 mod limits;
 mod linger;
+mod memory;
 mod owned;
 mod rules;
 mod segments;

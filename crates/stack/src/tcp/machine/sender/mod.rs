@@ -14,6 +14,7 @@ mod output;
 mod timers;
 
 use napier_core::tcp::congestion::{Congestion, Control};
+use napier_core::tcp::memory::LEAST;
 use napier_core::tcp::rack::Rack;
 use napier_core::tcp::recovery::Recovery;
 use napier_core::tcp::rtt::RoundTrips;
@@ -24,6 +25,7 @@ use napier_core::time::{Deadline, Instant};
 
 use super::Room;
 use super::ring::ByteRing;
+use crate::tcp::memory::Use;
 pub(super) use acked::{Acknowledgement, Echo};
 
 /// A probe of the tail that was sent (RFC 8985 section 7.3 `TLP.end_seq`, `TLP.is_retrans`).
@@ -71,6 +73,8 @@ pub(in crate::tcp) struct Sender {
     limit: u32,
     /// `limit` grows up to this.
     limit_max: u32,
+    /// What it was before memory was refused; 0: it was not.
+    uncut: u32,
     /// The program has closed.
     pub(super) closes: bool,
     pub(super) nodelay: bool,
@@ -117,6 +121,7 @@ impl Sender {
             queue: ByteRing::default(),
             limit: room.first,
             limit_max: room.max,
+            uncut: 0,
             closes: false,
             nodelay: false,
             selective: false,
@@ -204,15 +209,18 @@ impl Sender {
     }
 
     pub(super) fn set_limit(&mut self, bytes: u32) {
-        (self.limit, self.limit_max) = (bytes, bytes);
+        (self.limit, self.limit_max, self.uncut) = (bytes, bytes, 0);
     }
 
-    /// A window that has grown wants more to send.
+    /// A window that has grown wants more to send, unless memory is short.
     #[inline]
     fn make_room(&mut self) {
         if self.limit < self.limit_max {
             let window = self.congestion.window().min(self.window_max);
-            self.limit = send_limit(self.limit, window).min(self.limit_max);
+            let wanted = send_limit(self.limit, window).min(self.limit_max);
+            if wanted > self.limit && self.queue.may_widen() {
+                self.limit = wanted.max(std::mem::take(&mut self.uncut));
+            }
         }
     }
 
@@ -220,12 +228,29 @@ impl Sender {
     #[inline]
     pub(super) fn write(&mut self, data: &[u8]) -> usize {
         let room = (self.limit as usize).saturating_sub(self.queue.len());
-        let count = data.len().min(room);
+        let mut count = data.len().min(room);
         if count > 0 {
+            if !self.queue.make_room(Use::Send, self.queue.len() + count, false) {
+                count = self.lacks_memory(count);
+            }
             self.queue.write(self.queue.len(), &data[..count]);
             self.queue.extend(count);
         }
         count
+    }
+
+    /// There is no memory for `count` bytes more. How many there is room for; if nothing is on its way, there is for some. The program waits for
+    /// the others until the peer has acknowledged what is there: the buffer is what it has (`net/core/stream.c sk_stream_moderate_sndbuf`).
+    #[cold]
+    fn lacks_memory(&mut self, count: usize) -> usize {
+        let len = self.queue.len();
+        if len == 0 {
+            self.queue.make_room(Use::Send, count.min(LEAST as usize), true);
+        }
+        let room = self.queue.room();
+        self.uncut = self.uncut.max(self.limit);
+        self.limit = self.limit.min(room as u32); // no buffer is larger
+        count.min(room - len)
     }
 
     /// Segments of the path and of the peer have at most so many bytes, `options` of which are no data.

@@ -8,6 +8,7 @@ use napier_core::time::{Instant, Span};
 use napier_rng::{Xoshiro256PlusPlus, below, open_unit, stream};
 
 use crate::tcp::machine::{Beginning, Departure, Inbound, Room, TcpMachine, TcpNumbers, TcpState};
+use crate::tcp::memory::Lender;
 use crate::wire::flag;
 
 /// Header bytes of a packet beside TCP's: Ethernet and IP.
@@ -95,10 +96,16 @@ pub(super) struct World {
     pub(super) again: u64,
     pub(super) lost: u64,
     ports: (u16, u16),
+    /// Of the buffers of both ends.
+    lender: Lender,
 }
 
 impl World {
     pub(super) fn new(config: WorldConfig) -> Self {
+        Self::with_lender(config, Lender::default())
+    }
+
+    pub(super) fn with_lender(config: WorldConfig, lender: Lender) -> Self {
         let side = || Side {
             machine: None,
             written: 0,
@@ -120,9 +127,11 @@ impl World {
             lost: 0,
             ports: (5000, 80),
             config,
+            lender,
         };
-        let begin = world.beginning(0);
-        world.sides[0].machine = Some(TcpMachine::connect(now, &begin));
+        let mut machine = TcpMachine::connect(now, &world.beginning(0));
+        machine.charge_to(&world.lender);
+        world.sides[0].machine = Some(machine);
         world
     }
 
@@ -267,7 +276,11 @@ impl World {
                 return;
             }
             Some(machine) => _ = machine.input(self.now, &seg),
-            None => side.machine = Some(TcpMachine::accept(self.now, &begin, &seg)),
+            None => {
+                let mut machine = TcpMachine::accept(self.now, &begin, &seg);
+                machine.charge_to(&self.lender);
+                side.machine = Some(machine);
+            }
         }
         // What answers at once does.
         self.serve(to);

@@ -1,11 +1,13 @@
 //! Whatever a path does, the same bytes arrive and it ends.
 
 use napier_core::tcp::congestion::Control;
+use napier_core::tcp::memory::MemoryLimits;
 use napier_core::time::Span;
 use napier_rng::{below, stream};
 
 use super::path::{PathConfig, ProgramConfig, World, WorldConfig};
 use crate::tcp::machine::Room;
+use crate::tcp::memory::{Lender, MemoryAccount};
 
 const IDLE: ProgramConfig = ProgramConfig { bytes: 0, read: usize::MAX, pause: Span::ZERO };
 const HOUR: Span = Span::from_secs(3600);
@@ -56,6 +58,39 @@ fn any_path_brings_all_bytes_and_ends() {
     for seed in 0..300 {
         World::new(drawn(seed)).run(DAY);
     }
+}
+
+/// Two ends that get no more than they cannot go on without, or little more: the same bytes, an end, and all is given back.
+#[test]
+fn any_path_ends_with_little_memory() {
+    for (seed, bytes) in (0..60).zip([0, 0, 8192, 20_000].into_iter().cycle()) {
+        let account = MemoryAccount::of(bytes);
+        let mut world = World::with_lender(drawn(seed), Lender::of(&account));
+        world.run(DAY);
+        let (all, ..) = account.sums();
+        // Two segments that were forced, of at most 16 KiB each, and two times the least.
+        assert!(all <= bytes + (48 << 10), "{all} {world:?}");
+        drop(world);
+        assert_eq!(account.sums(), (0, 0, 0));
+    }
+}
+
+/// A transfer that had next to nothing takes what the path gives as soon as there is memory.
+#[test]
+fn a_transfer_goes_on_when_memory_is_there() {
+    let account = MemoryAccount::of(0);
+    let path = PathConfig { delay: Span::from_ms(5), rate: 12_500_000, queue: 1 << 20, ..PathConfig::default() };
+    let config = WorldConfig { path, programs: [writes(20 << 20), IDLE], ..WorldConfig::default() };
+    let mut world = World::with_lender(config, Lender::of(&account));
+    let begun = world.now;
+    while world.now - begun < Span::from_ms(500) {
+        assert!(world.step());
+    }
+    assert!(world.machine(0).sender.limit() <= 4096, "{world:?}");
+    account.set_limits(MemoryLimits::new(1 << 30, 1 << 30, 1 << 30).expect("they do not fall"));
+    let took = world.run(HOUR);
+    assert!(world.machine(0).sender.limit() > 64 << 10 && world.machine(1).receiver.limit() > 64 << 10, "{world:?}");
+    assert!(took < Span::from_secs(4), "{took:?} {world:?}");
 }
 
 /// The same for longer; `NAPIER_TCP_SEEDS` says how many.
