@@ -373,21 +373,23 @@ ssize_t napier_recv(int socket, void *data, size_t len, int flags);
  * Gives as napier_recv. */
 ssize_t napier_recvfrom(int socket, void *data, size_t len, int flags, struct sockaddr *address, socklen_t *address_len);
 
-/* As sendmsg(2), without control messages. flags as napier_send.
+/* As sendmsg(2). flags as napier_send. With a datagram go the control messages that napier_socket(3) lists.
  *
  * Threads: as napier_send.
  *
- * Gives how many bytes were sent; -1 as napier_sendto, and EMSGSIZE (more than 1024 parts), EOPNOTSUPP (control messages). */
+ * Gives how many bytes were sent; -1 as napier_sendto, and EMSGSIZE (more than 1024 parts), EOPNOTSUPP (control messages to a stream), EINVAL
+ * (one that cannot be). */
 ssize_t napier_sendmsg(int socket, const struct msghdr *message, int flags);
 
-/* As sendmmsg(2), for sockets of datagrams and without control messages. Each message's msg_len is what was sent of it.
+/* As sendmmsg(2), for sockets of datagrams. Each message's msg_len is what was sent of it.
  *
  * Threads: as napier_send.
  *
  * Gives how many messages were sent, fewer where there was no room for more; -1 as napier_sendmsg, if it was none. */
 int napier_sendmmsg(int socket, struct mmsghdr *messages, uint32_t count, int flags);
 
-/* As recvmsg(2), without control messages: msg_controllen is 0 after it. MSG_TRUNC in msg_flags: the datagram was longer.
+/* As recvmsg(2). MSG_TRUNC in msg_flags: the datagram was longer; MSG_CTRUNC: there was no room for a control message. Which there are is
+ * asked for by options: napier_socket(3). With UDP_GRO it receives all of what was merged.
  *
  * Threads: as napier_recv.
  *
@@ -395,7 +397,8 @@ int napier_sendmmsg(int socket, struct mmsghdr *messages, uint32_t count, int fl
 ssize_t napier_recvmsg(int socket, struct msghdr *message, int flags);
 
 /* Receives datagrams as recvmmsg(2) does with MSG_WAITFORONE: waits for the first, unless the socket does not block, and takes as many as
- * are there, 32 at most, which costs less than as many calls. Without control messages. Each message's msg_len is what was received of it.
+ * are there, 32 at most, which costs less than as many calls. Control messages as napier_recvmsg, but what UDP_GRO has merged comes one by one.
+ * Each message's msg_len is what was received of it.
  *
  * Threads: as napier_recv.
  *

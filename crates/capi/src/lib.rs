@@ -8,7 +8,7 @@
 //! | module | what |
 //! |---|---|
 //! | `error` | what C is told of a failure; no panic goes beyond it |
-//! | `memory`, `address` | what C hands over by address |
+//! | `memory`, `address`, `control` | what C hands over by address; control messages |
 //! | `engine`, `device`, `socket`, `port` | what handles stand for |
 //! | `table` | handles |
 //! | `calls` | the functions |
@@ -23,6 +23,7 @@
 
 mod address;
 mod calls;
+mod control;
 mod device;
 mod engine;
 mod error;

@@ -4,9 +4,11 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 
 use libc::{iovec, mmsghdr, msghdr, socklen_t};
+use napier_runtime::socket::RecvMeta;
 
 use super::transfer::{datagrams_of, with_flags};
 use crate::address;
+use crate::control::{self, ControlKinds};
 use crate::error::Failure;
 use crate::memory;
 use crate::socket::{Live, PosixSocket};
@@ -21,11 +23,12 @@ const PARTS_MAX: usize = 1024;
 /// Longest datagram over IP.
 const DATAGRAM_BYTES_MAX: usize = 65535;
 
-/// As sendmsg(2), without control messages. flags as napier_send.
+/// As sendmsg(2). flags as napier_send. With a datagram go the control messages that napier_socket(3) lists.
 ///
 /// Threads: as napier_send.
 ///
-/// Gives how many bytes were sent; -1 as napier_sendto, and EMSGSIZE (more than 1024 parts), EOPNOTSUPP (control messages).
+/// Gives how many bytes were sent; -1 as napier_sendto, and EMSGSIZE (more than 1024 parts), EOPNOTSUPP (control messages to a stream), EINVAL
+/// (one that cannot be).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> isize {
     on(socket, |object| {
@@ -38,7 +41,7 @@ pub unsafe extern "C" fn napier_sendmsg(socket: c_int, message: *const msghdr, f
     })
 }
 
-/// As sendmmsg(2), for sockets of datagrams and without control messages. Each message's msg_len is what was sent of it.
+/// As sendmmsg(2), for sockets of datagrams. Each message's msg_len is what was sent of it.
 ///
 /// Threads: as napier_send.
 ///
@@ -67,7 +70,8 @@ pub unsafe extern "C" fn napier_sendmmsg(socket: c_int, messages: *mut mmsghdr, 
     })
 }
 
-/// As recvmsg(2), without control messages: msg_controllen is 0 after it. MSG_TRUNC in msg_flags: the datagram was longer.
+/// As recvmsg(2). MSG_TRUNC in msg_flags: the datagram was longer; MSG_CTRUNC: there was no room for a control message. Which there are is
+/// asked for by options: napier_socket(3). With UDP_GRO it receives all of what was merged.
 ///
 /// Threads: as napier_recv.
 ///
@@ -84,7 +88,8 @@ pub unsafe extern "C" fn napier_recvmsg(socket: c_int, message: *mut msghdr, fla
 }
 
 /// Receives datagrams as recvmmsg(2) does with MSG_WAITFORONE: waits for the first, unless the socket does not block, and takes as many as
-/// are there, 32 at most, which costs less than as many calls. Without control messages. Each message's msg_len is what was received of it.
+/// are there, 32 at most, which costs less than as many calls. Control messages as napier_recvmsg, but what UDP_GRO has merged comes one by one.
+/// Each message's msg_len is what was received of it.
 ///
 /// Threads: as napier_recv.
 ///
@@ -121,12 +126,45 @@ unsafe fn receive_one(socket: &PosixSocket, message: &mut msghdr) -> Result<isiz
         let room = unsafe { memory::bytes_mut(first.iov_base.cast(), first.iov_len) }?;
         return Ok(stream.recv(room)? as isize); // no buffer is longer
     }
+    if socket.told().has(ControlKinds::MERGED) {
+        // SAFETY: as the caller says.
+        return unsafe { receive_merged(socket, message) };
+    }
     let mut bytes = 0;
     // SAFETY: as the caller says.
     unsafe {
         receive(socket, 1, |_| &raw mut *message, |_, got| bytes = got)?;
     }
     Ok(bytes as isize) // a datagram
+}
+
+/// All of what was merged, one behind the other.
+///
+/// # Safety
+/// The message has what it says.
+unsafe fn receive_merged(socket: &PosixSocket, message: &mut msghdr) -> Result<isize, Failure> {
+    let datagrams = datagrams_of(socket, libc::EOPNOTSUPP)?;
+    // SAFETY: as the caller says.
+    unsafe { check(message) }?;
+    // SAFETY: as the caller says.
+    let parts = unsafe { parts_of(message) }?;
+    let meta = if let [only] = parts {
+        // SAFETY: as the caller says.
+        datagrams.recv_msg(unsafe { memory::bytes_mut(only.iov_base.cast(), only.iov_len) }?)?
+    } else {
+        let room = parts.iter().fold(0_usize, |room, part| room.saturating_add(part.iov_len));
+        let mut whole = vec![0; room.min(DATAGRAM_BYTES_MAX)];
+        let meta = datagrams.recv_msg(&mut whole)?;
+        // SAFETY: it was looked at above.
+        unsafe { scatter(message, &whole[..meta.len]) };
+        meta
+    };
+    // SAFETY: as the caller says.
+    unsafe { name(message, meta.from) };
+    message.msg_flags = if meta.is_truncated() { libc::MSG_TRUNC } else { 0 };
+    // SAFETY: as the caller says.
+    unsafe { add_control(message, socket.told(), &meta) };
+    Ok(meta.len as isize) // a datagram
 }
 
 /// # Safety
@@ -142,12 +180,15 @@ unsafe fn parts_of<'a>(message: &msghdr) -> Result<&'a [iovec], Failure> {
 /// # Safety
 /// The message has what it says.
 unsafe fn send(socket: &PosixSocket, message: &msghdr) -> Result<usize, Failure> {
-    if message.msg_controllen != 0 {
-        return Err(Failure::new(libc::EOPNOTSUPP, "there are no control messages: set msg_controllen to 0"));
-    }
     // SAFETY: as the caller says.
     let parts = unsafe { parts_of(message) }?;
     if let Some(Live::Stream(stream)) = socket.live() {
+        if message.msg_controllen != 0 {
+            return Err(Failure::new(
+                libc::EOPNOTSUPP,
+                "no control message goes with a stream: set msg_controllen to 0",
+            ));
+        }
         let mut sent = 0;
         for part in parts {
             // SAFETY: as the caller says.
@@ -175,6 +216,21 @@ unsafe fn send(socket: &PosixSocket, message: &msghdr) -> Result<usize, Failure>
     }
     if total > DATAGRAM_BYTES_MAX {
         return Err(Failure::of(libc::EMSGSIZE));
+    }
+    if message.msg_controllen != 0 {
+        // SAFETY: as the caller says.
+        let control = unsafe { memory::bytes(message.msg_control.cast(), message.msg_controllen) }?;
+        let meta = control::wishes(control, to)?;
+        if let [only] = parts {
+            // SAFETY: as the caller says.
+            return Ok(datagrams.send_msg(unsafe { memory::bytes(only.iov_base.cast(), only.iov_len) }?, &meta)?);
+        }
+        let mut whole = Vec::with_capacity(total);
+        for part in parts {
+            // SAFETY: as the caller says.
+            whole.extend_from_slice(unsafe { memory::bytes(part.iov_base.cast(), part.iov_len) }?);
+        }
+        return Ok(datagrams.send_msg(&whole, &meta)?);
     }
     Ok(datagrams.send_with(to, total, |room| {
         let mut at = 0;
@@ -207,17 +263,42 @@ unsafe fn receive(
         // SAFETY: as the caller says; each can be written, which is looked at before a datagram is taken.
         unsafe { check(*place) }?;
     }
-    let mut received = 0;
-    datagrams.recv_batch(max, &mut |payload, from| {
+    let (mut received, wanted) = (0, socket.told());
+    let mut take = |payload: &[u8], from: SocketAddr, meta: Option<&RecvMeta>| {
         let Some(message) = mapped[..max].get(received) else { return };
         // SAFETY: as the caller says, and each is written once.
         let message = unsafe { &mut **message };
         // SAFETY: it was looked at above.
         let bytes = unsafe { fill(message, payload, from) };
+        match meta {
+            // SAFETY: as the caller says.
+            Some(meta) => unsafe { add_control(message, wanted, meta) },
+            None => message.msg_controllen = 0,
+        }
         told(received, bytes);
         received += 1;
-    })?;
+    };
+    if wanted.is_nothing() {
+        datagrams.recv_batch(max, &mut |payload, from| take(payload, from, None))?;
+    } else {
+        datagrams.recv_batch_msg(max, &mut |payload, meta| take(payload, meta.from, Some(meta)))?;
+    }
     Ok(received)
+}
+
+/// Writes what goes with a datagram into the message's room for it, which [`fill`] has left as it was.
+///
+/// # Safety
+/// The message has what it says.
+unsafe fn add_control(message: &mut msghdr, wanted: ControlKinds, meta: &RecvMeta) {
+    let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
+    // SAFETY: as the caller says; nothing is written where there is nothing.
+    let room = unsafe { memory::bytes_mut(message.msg_control.cast(), len) }.unwrap_or(&mut []);
+    let (used, cut) = control::tell(room, wanted, meta);
+    message.msg_controllen = used;
+    if cut {
+        message.msg_flags |= libc::MSG_CTRUNC;
+    }
 }
 
 /// # Safety
@@ -238,6 +319,19 @@ unsafe fn check(message: *const msghdr) -> Result<(), Failure> {
 /// # Safety
 /// The message has what it says, and was looked at.
 unsafe fn fill(message: &mut msghdr, payload: &[u8], from: SocketAddr) -> usize {
+    // SAFETY: as the caller says.
+    let bytes = unsafe { scatter(message, payload) };
+    // SAFETY: as the caller says.
+    unsafe { name(message, from) };
+    message.msg_flags = if bytes == payload.len() { 0 } else { libc::MSG_TRUNC };
+    bytes
+}
+
+/// Writes bytes into the parts of a message; gives how many fitted.
+///
+/// # Safety
+/// The message has what it says, and was looked at.
+unsafe fn scatter(message: &msghdr, payload: &[u8]) -> usize {
     let mut rest = payload;
     // SAFETY: as the caller says.
     for part in unsafe { parts_of(message) }.unwrap_or(&[]) {
@@ -247,9 +341,14 @@ unsafe fn fill(message: &mut msghdr, payload: &[u8], from: SocketAddr) -> usize 
         room[..now.len()].copy_from_slice(now);
         rest = later;
     }
-    // SAFETY: the caller's name has as much room as it says.
-    message.msg_namelen = unsafe { address::put(from, message.msg_name.cast(), message.msg_namelen) } as socklen_t;
-    message.msg_controllen = 0;
-    message.msg_flags = if rest.is_empty() { 0 } else { libc::MSG_TRUNC };
     payload.len() - rest.len()
+}
+
+/// Writes who a datagram is from.
+///
+/// # Safety
+/// The message's name has as much room as it says.
+unsafe fn name(message: &mut msghdr, from: SocketAddr) {
+    // SAFETY: as the caller says.
+    message.msg_namelen = unsafe { address::put(from, message.msg_name.cast(), message.msg_namelen) } as socklen_t;
 }

@@ -11,16 +11,17 @@
 //! What lives is read without a lock.
 
 mod setting;
+mod value;
 mod watch;
 
 use std::ffi::c_int;
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use napier_runtime::event::EventContext;
 use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket};
 
+use crate::control::ControlKinds;
 use crate::engine::SocketOptions;
 use crate::error::Failure;
 pub(crate) use setting::SocketSetting;
@@ -40,6 +41,8 @@ pub(crate) struct PosixSocket {
     domain: c_int,
     carries: Carries,
     nonblocking: AtomicBool,
+    /// What it wants to be told of each datagram, a [`ControlKinds`].
+    told: AtomicU32,
     live: OnceLock<Live>,
     before: Mutex<Before>,
 }
@@ -95,6 +98,7 @@ impl PosixSocket {
             domain,
             carries,
             nonblocking: AtomicBool::new(flags & libc::SOCK_NONBLOCK != 0),
+            told: AtomicU32::new(0),
             live: OnceLock::new(),
             before: Mutex::new(before),
         })
@@ -122,6 +126,13 @@ impl PosixSocket {
         }
         drop(before);
         Ok(())
+    }
+
+    /// What it wants to be told of each datagram.
+    #[inline]
+    pub(crate) fn told(&self) -> ControlKinds {
+        // Relaxed: each call looks once.
+        ControlKinds::from_bits(self.told.load(Ordering::Relaxed))
     }
 
     /// The socket of the engine, if there is one.
@@ -209,6 +220,7 @@ impl PosixSocket {
             domain: self.domain,
             carries: Carries::Stream,
             nonblocking: AtomicBool::new(nonblocking),
+            told: AtomicU32::new(0),
             live: OnceLock::new(),
             before: Mutex::new(before),
         };
@@ -327,7 +339,7 @@ impl PosixSocket {
                 return Err(Failure::invalid("SO_REUSEPORT and IPV6_V6ONLY are set before the socket is bound"));
             }
             SocketSetting::ReusePort(on) => before.reuse = on,
-            SocketSetting::OnlyV6(_) if self.domain != libc::AF_INET6 => return Err(Failure::of(libc::ENOPROTOOPT)),
+            _ if setting.is_of_v6() && self.domain != libc::AF_INET6 => return Err(Failure::of(libc::ENOPROTOOPT)),
             SocketSetting::OnlyV6(on) => before.only_v6 = on,
             _ => {
                 setting.check(self.carries)?;
@@ -338,25 +350,11 @@ impl PosixSocket {
                 }
                 before.keep = keep;
                 before.remember(setting)?;
+                // Under the lock: of two that are set at one time both count.
+                self.told.store(setting.tells(self.told()).bits(), Ordering::Relaxed);
             }
         }
         Ok(())
-    }
-
-    /// Adds it to a context, or changes what it is watched for.
-    pub(crate) fn watch(&self, context: &EventContext, how: WatchChange) -> Result<(), Failure> {
-        let live = match (self.carries, self.live.get()) {
-            (Carries::Stream, None) => {
-                return Err(Failure::invalid("a stream is watched when it listens or connect has been called"));
-            }
-            (_, Some(live)) => live,
-            (Carries::Datagrams, None) => self.live_or_bound()?,
-        };
-        match live {
-            Live::Datagrams(socket) => how.of(context, socket),
-            Live::Listener(listener) => how.of(context, listener),
-            Live::Stream(stream) => how.of(context, stream),
-        }
     }
 
     fn check_family(&self, address: SocketAddr) -> Result<(), Failure> {

@@ -5,13 +5,15 @@ use std::io;
 use std::mem::discriminant;
 use std::time::Duration;
 
-use napier_runtime::socket::{SocketOption, TcpStream, UdpSocket};
+use napier_runtime::socket::{MtuDiscovery, SocketOption, TcpStream, UdpSocket};
 
+use super::value::{byte, discovery, int, linger, positive, seconds, time};
 use super::{Carries, Live, PosixSocket};
+use crate::control::ControlKinds;
 use crate::error::Failure;
 
 /// Options that a socket keeps for those that it accepts; there are fewer kinds.
-pub(super) const SETTINGS_MAX: usize = 32;
+pub(super) const SETTINGS_MAX: usize = 48;
 
 /// One option with its value.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -37,6 +39,9 @@ pub(crate) enum SocketSetting {
     ClassV6(u8),
     HopsV6(u32),
     Errors(bool),
+    Discovery(MtuDiscovery),
+    /// What goes with each datagram.
+    Tell(ControlKinds, bool),
 }
 
 /// The parts of keep-alive, which the engine takes together. Source: `include/net/tcp.h TCP_KEEPALIVE_TIME`, `TCP_KEEPALIVE_INTVL`,
@@ -94,10 +99,16 @@ impl SocketSetting {
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                 Self::Errors(int(value)? != 0)
             }
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+                Self::Discovery(discovery(value)?)
+            }
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Self::OnlyV6(int(value)? != 0),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Self::ClassV6(byte(value)?),
             (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Self::HopsV6(positive(value)?),
-            _ => Self::Engine(of_engine(level, name).ok_or_else(|| unknown(level, name))?, int(value)?),
+            _ => match ControlKinds::of_option(level, name) {
+                Some(told) => Self::Tell(told, int(value)? != 0),
+                None => Self::Engine(of_engine(level, name).ok_or_else(|| unknown(level, name))?, int(value)?),
+            },
         })
     }
 
@@ -109,7 +120,9 @@ impl SocketSetting {
             | Self::Ttl(_)
             | Self::ClassV6(_)
             | Self::HopsV6(_)
-            | Self::Errors(_) => carries == Carries::Datagrams,
+            | Self::Errors(_)
+            | Self::Discovery(_)
+            | Self::Tell(..) => carries == Carries::Datagrams,
             Self::ReuseAddress
             | Self::SendTime(_)
             | Self::NoDelay(_)
@@ -127,9 +140,28 @@ impl SocketSetting {
         Err(Failure::new(libc::ENOPROTOOPT, format!("{self:?} is no option of this kind of socket")))
     }
 
+    /// Sockets of IPv4 do not have it.
+    pub(super) const fn is_of_v6(self) -> bool {
+        match self {
+            Self::OnlyV6(_) => true,
+            Self::Tell(told, _) => told.is_of_v6(),
+            _ => false,
+        }
+    }
+
+    /// What a socket is told of each datagram from now on.
+    pub(super) fn tells(self, before: ControlKinds) -> ControlKinds {
+        match self {
+            Self::Tell(told, on) => before.with(told, on),
+            Self::Engine(SocketOption::UdpGro, value) => before.with(ControlKinds::MERGED, value != 0),
+            _ => before,
+        }
+    }
+
     pub(super) fn is_same_kind(self, other: Self) -> bool {
         match (self, other) {
             (Self::Engine(one, _), Self::Engine(other, _)) => one == other,
+            (Self::Tell(one, _), Self::Tell(other, _)) => one == other,
             _ => discriminant(&self) == discriminant(&other),
         }
     }
@@ -168,6 +200,9 @@ fn of_datagrams(socket: &UdpSocket, setting: SocketSetting) -> Result<(), Failur
         SocketSetting::ClassV6(class) => socket.set_tclass_v6(class)?,
         SocketSetting::HopsV6(hops) => socket.set_unicast_hops_v6(hops)?,
         SocketSetting::Errors(on) => socket.set_recverr(on),
+        SocketSetting::Discovery(discovery) => socket.set_mtu_discovery(discovery)?,
+        SocketSetting::Tell(ControlKinds::MICROS | ControlKinds::NANOS, on) => socket.set_timestamps(on)?,
+        SocketSetting::Tell(..) => {}
         _ => return Err(Failure::of(libc::ENOPROTOOPT)),
     }
     Ok(())
@@ -218,6 +253,9 @@ fn unknown(level: c_int, name: c_int) -> Failure {
     Failure::new(libc::ENOPROTOOPT, format!("option {name} of level {level} is not there: napier_socket(3) has a list"))
 }
 
+/// Why an option cannot be read.
+const NO_ADDRESS: &str = "the socket has no address yet: it is read after bind or connect";
+
 impl PosixSocket {
     /// Reads an option; all that can be read are an int.
     pub(crate) fn get(&self, level: c_int, name: c_int) -> Result<c_int, Failure> {
@@ -244,17 +282,20 @@ impl PosixSocket {
                 Some(Live::Datagrams(socket)) => c_int::try_from(socket.mtu()?).unwrap_or(c_int::MAX),
                 _ => return Err(Failure::of(libc::ENOTCONN)),
             },
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => match lives {
+                Some(Live::Datagrams(socket)) => socket.mtu_discovery()? as c_int,
+                _ => return Err(Failure::invalid(NO_ADDRESS)),
+            },
             _ => {
+                if let Some(told) = ControlKinds::of_option(level, name) {
+                    return Ok(self.told().has(told).into());
+                }
                 let option = of_engine(level, name).ok_or_else(|| unknown(level, name))?;
                 let got = match lives {
                     Some(Live::Datagrams(socket)) => socket.getsockopt(option),
                     Some(Live::Stream(stream)) => stream.getsockopt(option),
                     Some(Live::Listener(listener)) => listener.getsockopt(option),
-                    None => {
-                        return Err(Failure::invalid(
-                            "the socket has no address yet: it is read after bind or connect",
-                        ));
-                    }
+                    None => return Err(Failure::invalid(NO_ADDRESS)),
                 };
                 got.map_err(|error| refused(option, &error))?
             }
@@ -264,44 +305,6 @@ impl PosixSocket {
 
 fn number(error: Option<io::Error>) -> c_int {
     error.map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO))
-}
-
-fn int(value: &[u8]) -> Result<c_int, Failure> {
-    let bytes = value.first_chunk().ok_or_else(|| Failure::invalid("the value is shorter than an int"))?;
-    Ok(c_int::from_ne_bytes(*bytes))
-}
-
-fn positive(value: &[u8]) -> Result<u32, Failure> {
-    u32::try_from(int(value)?).ok().filter(|value| *value != 0).ok_or_else(|| Failure::of(libc::EINVAL))
-}
-
-fn byte(value: &[u8]) -> Result<u8, Failure> {
-    u8::try_from(int(value)?).map_err(|_| Failure::of(libc::EINVAL))
-}
-
-fn seconds(value: &[u8]) -> Result<Duration, Failure> {
-    Ok(Duration::from_secs(positive(value)?.into()))
-}
-
-/// A `struct timeval`; zero is none (`net/core/sock.c sock_set_timeout`).
-fn time(value: &[u8]) -> Result<Option<Duration>, Failure> {
-    let short = || Failure::invalid("the value is shorter than struct timeval");
-    let (seconds, rest) = value.split_first_chunk::<8>().ok_or_else(short)?;
-    let micros = rest.first_chunk::<8>().ok_or_else(short)?;
-    let (seconds, micros) = (i64::from_ne_bytes(*seconds), i64::from_ne_bytes(*micros));
-    let micros = u32::try_from(micros).ok().filter(|micros| *micros < 1_000_000);
-    let micros = micros.ok_or_else(|| Failure::of(libc::EDOM))?;
-    // A negative time is none at all: the shortest that there is.
-    let time = u64::try_from(seconds).map_or(Duration::from_nanos(1), |s| Duration::new(s, micros * 1000));
-    Ok((time != Duration::ZERO).then_some(time))
-}
-
-/// A `struct linger`.
-fn linger(value: &[u8]) -> Result<Option<Duration>, Failure> {
-    let on = int(value)? != 0;
-    let time = value.get(4..).map_or_else(|| Err(Failure::of(libc::EINVAL)), int)?;
-    // A negative one is as good as for ever (`net/core/sock.c sk_setsockopt`).
-    Ok(on.then(|| u64::try_from(time).map_or(Duration::MAX, Duration::from_secs)))
 }
 
 #[cfg(test)]
@@ -322,6 +325,10 @@ mod tests {
             (socket, libc::SO_BUSY_POLL, &[50, 9, 9, 9, 9, 9], Ok(SocketSetting::Engine(O::BusyPoll, 50))),
             (libc::SOL_UDP, 104, &[1], Ok(SocketSetting::Engine(O::UdpGro, 1))),
             (socket, 104, &[1], Err(libc::ENOPROTOOPT)),
+            (socket, libc::SO_TIMESTAMP, &[2], Ok(SocketSetting::Tell(ControlKinds::MICROS, true))),
+            (ip, libc::IP_PKTINFO, &[0], Ok(SocketSetting::Tell(ControlKinds::PACKET_INFO, false))),
+            (ip, libc::IP_MTU_DISCOVER, &[3], Ok(SocketSetting::Discovery(MtuDiscovery::Probe))),
+            (ip, libc::IP_MTU_DISCOVER, &[4], Err(libc::EINVAL)),
             (socket, libc::SO_REUSEPORT, &[1], Ok(SocketSetting::ReusePort(true))),
             (socket, libc::SO_LINGER, &[1, 0], Ok(SocketSetting::Linger(Some(Duration::ZERO)))),
             (socket, libc::SO_LINGER, &[0, 5], Ok(SocketSetting::Linger(None))),

@@ -2,6 +2,7 @@
 
 use napier_runtime::event::{EventContext, Interest, Pollable};
 
+use super::{Carries, Live, PosixSocket};
 use crate::error::Failure;
 
 /// A change of who is watched (`epoll_ctl(2)`).
@@ -24,6 +25,24 @@ impl WatchChange {
                 context.modify(it, interest, data).map_err(|error| told(error.to_string(), error.into()))
             }
             Self::Delete => context.delete(it).map_err(|error| told(error.to_string(), error.into())),
+        }
+    }
+}
+
+impl PosixSocket {
+    /// Adds it to a context, or changes what it is watched for.
+    pub(crate) fn watch(&self, context: &EventContext, how: WatchChange) -> Result<(), Failure> {
+        let live = match (self.carries, self.live.get()) {
+            (Carries::Stream, None) => {
+                return Err(Failure::invalid("a stream is watched when it listens or connect has been called"));
+            }
+            (_, Some(live)) => live,
+            (Carries::Datagrams, None) => self.live_or_bound()?,
+        };
+        match live {
+            Live::Datagrams(socket) => how.of(context, socket),
+            Live::Listener(listener) => how.of(context, listener),
+            Live::Stream(stream) => how.of(context, stream),
         }
     }
 }
