@@ -191,7 +191,7 @@ impl Waiters {
         many.into_iter().for_each(Waker::wake);
     }
 
-    fn tell(&self, ready: Interest, told: &Told) {
+    fn tell(&self, ready: Interest, told: &Outstanding) {
         for direction in Direction::BOTH {
             if direction.is_ended_by(ready) {
                 let wakers = std::mem::take(&mut *lock(&self.wakers[direction as usize]));
@@ -203,7 +203,7 @@ impl Waiters {
         }
     }
 
-    fn has_come(&self, told: &Told) {
+    fn has_come(&self, told: &Outstanding) {
         // Relaxed: it counts, and orders nothing. The usual answer is no.
         if self.told_in.load(Ordering::Relaxed) != 0 {
             told.take(&self.told_in);
@@ -213,14 +213,14 @@ impl Waiters {
 
 /// How many sockets were told in this round and have no task yet that ran since: the round, and how many. Nothing is ordered by it.
 #[derive(Default)]
-struct Told(AtomicU64);
+struct Outstanding(AtomicU64);
 
-impl Told {
+impl Outstanding {
     const fn round(word: u64) -> u32 {
         (word >> 32) as u32 // the upper half
     }
 
-    /// Begins the next round, in which nobody is told yet.
+    /// Begins the next round, in which none is told yet.
     fn begin(&self) {
         let next = Self::round(self.0.load(Ordering::Relaxed)).checked_add(1).unwrap_or(1);
         self.0.store(u64::from(next) << 32, Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl Told {
 #[derive(Default)]
 struct Sockets {
     places: Mutex<Places>,
-    told: Told,
+    told: Outstanding,
     /// No task hands events on any more.
     ended: AtomicBool,
 }

@@ -19,7 +19,7 @@ impl Wake for Woken {
 
 #[test]
 fn a_socket_counts_once_in_its_round() {
-    let (told, [a, b]) = (Told::default(), [const { AtomicU32::new(0) }; 2]);
+    let (told, [a, b]) = (Outstanding::default(), [const { AtomicU32::new(0) }; 2]);
     told.begin();
     assert!(!told.are_left());
     for socket in [&a, &a, &b] {
@@ -42,7 +42,7 @@ fn a_socket_counts_once_in_its_round() {
 
 #[test]
 fn rounds_begin_again() {
-    let (told, socket) = (Told(AtomicU64::new(u64::from(u32::MAX) << 32)), AtomicU32::new(0));
+    let (told, socket) = (Outstanding(AtomicU64::new(u64::from(u32::MAX) << 32)), AtomicU32::new(0));
     told.begin();
     told.add(&socket);
     assert!(told.are_left());
