@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
-use napier_door::{Door, DoorConfig, EngineAt, PROGRAMS_MAX, Reach, SOCKETS_MAX, SocketView, is_name};
+use napier_door::{
+    Door, DoorConfig, EngineAt, PROGRAMS_MAX, ProgramView, Reach, SOCKETS_MAX, ShownEngine, SocketView, Tally, is_name,
+};
 use napier_lab::device::Device;
 use napier_lab::modes::Mode;
 use napier_lab::serve::device::{MemifRole, OneDevice};
@@ -61,8 +63,12 @@ pub(crate) struct SsArgs {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Print one JSON object (docs/engine-programs.md)
+    /// Say of each program which calls were held, which sockets are the engine's, and which stayed with the kernel and why
     #[arg(long)]
+    explain: bool,
+
+    /// Print one JSON object (docs/engine-programs.md)
+    #[arg(long, conflicts_with = "explain")]
     json: bool,
 }
 
@@ -116,24 +122,33 @@ fn name_of(device: &Device) -> String {
 }
 
 fn ss(args: &SsArgs) -> anyhow::Result<()> {
-    let (mut sockets, counts) = EngineAt::find(args.name.as_deref())?.sockets().context("asking for its sockets")?;
+    let shown = EngineAt::find(args.name.as_deref())?.show().context("asking for its sockets")?;
+    let ShownEngine { mut sockets, programs, counts } = shown;
     sockets.sort_by(|one, other| {
         let key = |view: &SocketView| (view.program.clone(), view.pid, view.state.clone(), view.local, view.peer);
         key(one).cmp(&key(other))
     });
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", json!({ "sockets": sockets, "counts": counts }))?;
+        writeln!(out, "{}", json!({ "sockets": sockets, "programs": programs, "counts": counts }))?;
+        return Ok(());
+    }
+    if args.explain {
+        for line in programs.iter().flat_map(explained) {
+            writeln!(out, "{}", napier_linux::change::shown(&line))?;
+        }
         return Ok(());
     }
     let address = |address: Option<std::net::SocketAddr>| address.map_or("-".to_owned(), |address| address.to_string());
-    let head = ["PROGRAM", "PID", "DOOR", "STATE", "LOCAL", "PEER", "WAITING"].map(str::to_owned);
+    let head = ["PROGRAM", "PID", "DOOR", "MODE", "QUEUE", "STATE", "LOCAL", "PEER", "WAITING"].map(str::to_owned);
     let rows = sockets.iter().map(|view| {
         let program = view.program.rsplit('/').next().unwrap_or_default();
         [
             program.to_owned(),
             view.pid.to_string(),
             view.door.clone(),
+            view.mode.clone().unwrap_or_else(|| "-".to_owned()),
+            view.queue.map_or("-".to_owned(), |queue| queue.to_string()),
             view.state.clone(),
             address(view.local),
             address(view.peer),
@@ -148,4 +163,39 @@ fn ss(args: &SsArgs) -> anyhow::Result<()> {
         writeln!(out, "{}", napier_linux::change::shown(cells.join("  ").trim_end()))?;
     }
     Ok(())
+}
+
+/// What the calls of a program came to, in lines.
+pub(crate) fn explained(view: &ProgramView) -> Vec<String> {
+    let counts = &view.counts;
+    let program = view.program.rsplit('/').next().unwrap_or_default();
+    let calls = if counts.calls.sum() == 0 { String::new() } else { format!(" ({})", listed(&counts.calls)) };
+    let left = if counts.left.sum() == 0 { String::new() } else { format!(" ({})", listed(&counts.left)) };
+    let mut lines = vec![
+        format!("{program}: {} calls were held{calls}", counts.held),
+        format!(
+            "{program}: sockets of the engine: {} listened, {} connections were accepted, {} opened",
+            counts.listened, counts.accepted, counts.connected
+        ),
+        format!(
+            "{program}: sockets that stayed with the kernel: {}{left}; other families than IP are not held",
+            counts.left_to_kernel
+        ),
+    ];
+    if counts.options_refused > 0 {
+        lines.push(format!("{program}: options that were refused: {}", listed(&counts.refused)));
+    }
+    if counts.over_limit > 0 {
+        lines
+            .push(format!("{program}: refused because of a limit (docs/engine-programs.md): {}", listed(&counts.over)));
+    }
+    if counts.unheard > 0 {
+        lines.push(format!("{program}: answers that a signal or the end of a thread kept from it: {}", counts.unheard));
+    }
+    lines
+}
+
+fn listed(tally: &Tally) -> String {
+    let parts: Vec<String> = tally.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    parts.join(", ")
 }

@@ -74,6 +74,10 @@ pub(crate) struct RunArgs {
     )]
     engine: Option<Option<String>>,
 
+    /// Say at the end which calls the engine held, which sockets were its, and which stayed with the kernel and why
+    #[arg(long, requires = "engine")]
+    explain: bool,
+
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
     #[arg(long, value_name = "PID", conflicts_with_all = ["program", "target"])]
     attach: Option<u32>,

@@ -83,6 +83,36 @@ fn a_server_that_knows_nothing_of_it_echoes_and_ends_halves_over_many_connection
     assert_eq!(stand.sockets()["sockets"][0]["state"], "listening");
 }
 
+#[test]
+fn it_is_explained_what_was_held_and_what_stayed_with_the_kernel() {
+    let test = "it_is_explained_what_was_held_and_what_stayed_with_the_kernel";
+    let Some(stand) = Stand::new(test, &[]) else { return };
+    if !lo_is_up(&stand, test) {
+        return;
+    }
+    let mut command = Command::new(NAPIER);
+    command.args(["run", "--engine", "--explain", "--", "python3", PROGRAMS, "mixed"]).stdin(Stdio::null());
+    let output = stand.pair.left().netns().run(|| command.output()).expect("entered").expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for part in [
+        "accept4 1",
+        "bind 2",
+        "sockets of the engine: 1 listened",
+        "bound to loopback 1",
+        "UDP 1",
+        "refused: TCP_ULP 1",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (_server, _said) = stand.server(&["serve", "7001"]);
+    let mut command = Command::new(NAPIER);
+    let output = stand.pair.left().netns().run(|| command.args(["engine", "ss", "--explain"]).output());
+    let said = output.expect("entered").expect("it starts").stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("python3: sockets of the engine: 1 listened"), "{said}");
+}
+
 /// Sets the loopback interface of the engine's namespace up; says so if that cannot be.
 fn lo_is_up(stand: &Stand, test: &str) -> bool {
     if !has(test, "ip") {

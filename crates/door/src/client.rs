@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::server::{DoorReply, DoorRequest};
-use crate::view::{DoorCounts, SocketView};
+use crate::view::{DoorCounts, ProgramView, SocketView};
 use crate::{NAME_PREFIX, is_name};
 
 /// How long an engine may take to answer.
@@ -50,7 +50,51 @@ pub enum DoorError {
 #[derive(Debug)]
 pub struct EngineAt {
     socket: OwnedFd,
+    name: String,
     pid: u32,
+}
+
+/// A program that an engine serves.
+#[derive(Debug)]
+pub struct ServedAt {
+    engine: (String, u32),
+    number: u64,
+}
+
+impl ServedAt {
+    /// What its calls came to, also when it has ended.
+    ///
+    /// # Errors
+    /// [`DoorError::Refused`] if the engine has ended, or many programs have since; what the system says.
+    pub fn explain(&self) -> Result<ProgramView, DoorError> {
+        let (name, pid) = &self.engine;
+        let engine = EngineAt::find(Some(name))?;
+        if engine.pid != *pid {
+            return Err(DoorError::Refused("it is another than the one that served the program".to_owned()));
+        }
+        engine.ask(&DoorRequest::Explain { number: self.number }, &mut SendAncillaryBuffer::default())?;
+        match engine.answer()? {
+            DoorReply::Program(view) => Ok(view),
+            DoorReply::Refused(why) => Err(DoorError::Refused(why)),
+            DoorReply::Served { .. } | DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(confused()),
+        }
+    }
+}
+
+/// What an engine has to show.
+#[derive(Clone, Debug)]
+pub struct ShownEngine {
+    /// The sockets of all programs.
+    pub sockets: Vec<SocketView>,
+    /// The programs that are served now.
+    pub programs: Vec<ProgramView>,
+    /// What the calls of these came to, all together.
+    pub counts: DoorCounts,
+}
+
+/// An answer to another question.
+fn confused() -> DoorError {
+    io::Error::from(io::ErrorKind::InvalidData).into()
 }
 
 impl EngineAt {
@@ -78,7 +122,7 @@ impl EngineAt {
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             return Err(DoorError::Stranger(name, user));
         }
-        Ok(Self { socket, pid })
+        Ok(Self { socket, name, pid })
     }
 
     /// The engine's process; 0 if it is not to be seen from this pid namespace, where no program can be started on it.
@@ -87,11 +131,17 @@ impl EngineAt {
         self.pid
     }
 
+    /// By which it was found.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Hands a program over that was started with its calls held.
     ///
     /// # Errors
     /// [`DoorError::Refused`], with why; what the system says.
-    pub fn serve(self, program: &str, ends: &NotifierEnds) -> Result<(), DoorError> {
+    pub fn serve(self, program: &str, ends: &NotifierEnds) -> Result<ServedAt, DoorError> {
         let program = program.chars().take(64).filter(|letter| !letter.is_control()).collect();
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -99,9 +149,9 @@ impl EngineAt {
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for two");
         self.ask(&DoorRequest::Serve { program }, &mut control)?;
         match self.answer()? {
-            DoorReply::Served => Ok(()),
+            DoorReply::Served { number } => Ok(ServedAt { engine: (self.name, self.pid), number }),
             DoorReply::Refused(why) => Err(DoorError::Refused(why)),
-            DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            DoorReply::Program(_) | DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(confused()),
         }
     }
 
@@ -109,18 +159,19 @@ impl EngineAt {
     ///
     /// # Errors
     /// As [`serve`](Self::serve).
-    pub fn sockets(self) -> Result<(Vec<SocketView>, DoorCounts), DoorError> {
+    pub fn show(self) -> Result<ShownEngine, DoorError> {
         self.ask(&DoorRequest::Show, &mut SendAncillaryBuffer::default())?;
-        let mut all = Vec::new();
+        let (mut sockets, mut programs) = (Vec::new(), Vec::new());
         for _ in 0..PARTS_MAX {
             match self.answer()? {
-                DoorReply::Sockets(part) => all.extend(part),
-                DoorReply::Counts(counts) => return Ok((all, counts)),
+                DoorReply::Sockets(part) => sockets.extend(part),
+                DoorReply::Program(view) => programs.push(view),
+                DoorReply::Counts(counts) => return Ok(ShownEngine { sockets, programs, counts }),
                 DoorReply::Refused(why) => return Err(DoorError::Refused(why)),
-                DoorReply::Served => break,
+                DoorReply::Served { .. } => break,
             }
         }
-        Err(io::Error::from(io::ErrorKind::InvalidData).into())
+        Err(confused())
     }
 
     fn ask(&self, request: &DoorRequest, control: &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<(), DoorError> {

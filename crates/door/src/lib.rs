@@ -27,11 +27,11 @@ mod rules;
 mod server;
 mod view;
 
-pub use client::{DoorError, EngineAt};
+pub use client::{DoorError, EngineAt, ServedAt, ShownEngine};
 pub use program::SOCKETS_MAX;
 pub use rules::reach::Reach;
 pub use server::{Door, DoorConfig, OpenDoorError, PROGRAMS_MAX};
-pub use view::{DoorCounts, SocketView};
+pub use view::{DoorCounts, ProgramView, SocketView, Tally};
 
 /// What names of doors begin with, among the names of the network namespace (`unix(7)`, abstract). A program that comes in by one is in the namespace
 /// of its engine, where the sockets of the kernel are that it gets instead.

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use napier_runtime::event::Interest;
 use napier_runtime::socket::TcpStream;
@@ -83,6 +83,10 @@ pub(crate) struct Relay {
     net_ended: bool,
     /// The program does not read any more: what comes is dropped.
     is_deaf: bool,
+    /// The connection has taken bytes since [`stuck_for`](Self::stuck_for) looked last.
+    has_moved: bool,
+    /// Since when it takes none, if that was looked for.
+    stuck_since: Option<Instant>,
 }
 
 #[derive(Copy, Clone)]
@@ -105,6 +109,8 @@ impl Relay {
             hung_up: false,
             net_ended: false,
             is_deaf: false,
+            has_moved: false,
+            stuck_since: None,
         }
     }
 
@@ -147,7 +153,10 @@ impl Relay {
                     return Flow::Idle;
                 }
                 match self.stream.send(self.to_net.left()) {
-                    Ok(count) => self.to_net.took(count),
+                    Ok(count) => {
+                        self.has_moved = true;
+                        self.to_net.took(count);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.net.writable = false;
                         return Flow::Idle;
@@ -245,6 +254,14 @@ impl Relay {
         self.pair.writable = count == bytes.len();
         self.is_deaf |= is_deaf;
         count
+    }
+
+    /// For how long the connection has taken none of the bytes that wait for it, as far as it was looked for.
+    pub(crate) fn stuck_for(&mut self, now: Instant) -> Duration {
+        if std::mem::take(&mut self.has_moved) {
+            self.stuck_since = None;
+        }
+        now.saturating_duration_since(*self.stuck_since.get_or_insert(now))
     }
 
     /// Whether bytes of the program wait for room in the connection.

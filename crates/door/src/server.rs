@@ -1,5 +1,6 @@
 //! The door itself: where programs come in, and where their sockets are shown.
 
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use napier_linux::process::{Notifier, NotifierEnds, peer_of, wait_for_one};
+use napier_runtime::control::QueueGet;
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
@@ -21,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::program::{Offer, serve};
 use crate::rules::reach::Reach;
-use crate::view::{DoorCounts, ShownProgram, SocketView};
+use crate::view::{DoorCounts, ProgramView, ShownProgram, SocketView};
 use crate::{NAME_PREFIX, is_name};
 
 /// Programs that may be served at a time.
@@ -37,6 +39,8 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 1024;
 pub(crate) const PART_BYTES_MAX: usize = 32 << 10;
 /// What is kept of a program's name, in bytes.
 const PROGRAM_BYTES_MAX: usize = 64;
+/// Programs that have ended and whose counts are kept.
+const ENDED_MAX: usize = 64;
 /// Looks whether the threads of programs have ended, 10 ms apart.
 const ENDED_LOOKS_MAX: usize = 100;
 
@@ -81,10 +85,37 @@ pub struct Door {
 /// Who came in.
 struct Within {
     offer: Arc<Offer>,
-    programs: Mutex<Vec<(u64, Arc<ShownProgram>)>>,
+    programs: Mutex<Programs>,
     next: AtomicUsize,
     /// Users whose requests are being answered, one for each request.
     clients: Mutex<Vec<u32>>,
+}
+
+#[derive(Default)]
+struct Programs {
+    served: Vec<(u64, String, Arc<ShownProgram>)>,
+    /// The last few that have ended, for those that started them.
+    ended: VecDeque<ProgramView>,
+}
+
+impl Programs {
+    fn end(&mut self, number: u64) {
+        let Some(at) = self.served.iter().position(|(other, ..)| *other == number) else { return };
+        let (number, program, shown) = self.served.swap_remove(at);
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(ProgramView { number, program, is_served: false, counts: shown.counts() });
+    }
+
+    fn of_number(&self, number: u64) -> Option<ProgramView> {
+        let served = self.served.iter().find(|(other, ..)| *other == number).map(of_served);
+        served.or_else(|| self.ended.iter().find(|view| view.number == number).cloned())
+    }
+}
+
+fn of_served((number, program, shown): &(u64, String, Arc<ShownProgram>)) -> ProgramView {
+    ProgramView { number: *number, program: program.clone(), is_served: true, counts: shown.counts() }
 }
 
 /// What a client asks for.
@@ -94,13 +125,18 @@ pub(crate) enum DoorRequest {
     Serve { program: String },
     /// Say which sockets there are.
     Show,
+    /// Say what the calls of one program came to, which may have ended.
+    Explain { number: u64 },
 }
 
 /// What it is told.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum DoorReply {
-    Served,
+    Served {
+        number: u64,
+    },
     Refused(String),
+    Program(ProgramView),
     Sockets(Vec<SocketView>),
     /// The last part.
     Counts(DoorCounts),
@@ -149,7 +185,7 @@ impl Drop for Door {
         }
         // A thread that reads a program's memory may wait for that program: it is not waited for without end.
         for _ in 0..ENDED_LOOKS_MAX {
-            if self.inside.programs().is_empty() {
+            if self.inside.programs().served.is_empty() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -158,7 +194,7 @@ impl Drop for Door {
 }
 
 impl Within {
-    fn programs(&self) -> MutexGuard<'_, Vec<(u64, Arc<ShownProgram>)>> {
+    fn programs(&self) -> MutexGuard<'_, Programs> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,15 +256,20 @@ impl Within {
         // A client that does not read hears of nothing.
         let _ = match request {
             DoorRequest::Serve { program } => match self.serve(program, fds, stop) {
-                Ok(()) => say(client, &DoorReply::Served),
+                Ok(number) => say(client, &DoorReply::Served { number }),
                 Err(why) => say(client, &DoorReply::Refused(why)),
             },
             DoorRequest::Show => self.show(client),
+            DoorRequest::Explain { number } => {
+                let found = self.programs().of_number(number);
+                let none = || DoorReply::Refused("it knows nothing of that program any more".to_owned());
+                say(client, &found.map_or_else(none, DoorReply::Program))
+            }
         };
     }
 
-    /// Starts the thread of a program.
-    fn serve(self: &Arc<Self>, mut program: String, fds: Vec<OwnedFd>, stop: &Arc<OwnedFd>) -> Result<(), String> {
+    /// Starts the thread of a program, which has this number from now on.
+    fn serve(self: &Arc<Self>, mut program: String, fds: Vec<OwnedFd>, stop: &Arc<OwnedFd>) -> Result<u64, String> {
         program.retain(|letter| !letter.is_control());
         while program.len() > PROGRAM_BYTES_MAX {
             program.pop();
@@ -242,34 +283,55 @@ impl Within {
         let shown = Arc::<ShownProgram>::default();
         {
             let mut programs = self.programs();
-            if programs.len() >= PROGRAMS_MAX {
+            if programs.served.len() >= PROGRAMS_MAX {
                 return Err(format!("it serves {PROGRAMS_MAX} programs already"));
             }
-            programs.push((number, shown.clone()));
+            programs.served.push((number, program.clone(), shown.clone()));
         }
         let (here, ends) = (self.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("napier-program".to_owned()).spawn(move || {
-            serve(&here.offer, &program, notifier, &shown, &ends);
-            here.programs().retain(|(other, _)| *other != number);
+            let left = serve(&here.offer, &program, notifier, &shown, &ends);
+            here.programs().end(number);
+            // The engine may end, and the program live on.
+            drop((here, shown, ends));
+            left.let_all_go_on();
         });
-        thread.map(drop).map_err(|error| {
-            self.programs().retain(|(other, _)| *other != number);
+        thread.map(|_| number).map_err(|error| {
+            self.programs().served.retain(|(other, ..)| *other != number);
             format!("starting a thread: {error}")
         })
     }
 
+    /// The receive queues of the engine's devices by their NAPI instances.
+    fn queues(&self) -> HashMap<u32, u32> {
+        let engine = &self.offer.engine;
+        let napis = engine.napi_dump(None).unwrap_or_default();
+        let mut devices: Vec<u32> = napis.iter().map(|napi| napi.ifindex).collect();
+        devices.dedup();
+        let queue = |ifindex: u32, id: u64| {
+            engine.queue_get(QueueGet { id: Some(id), kind: Some(0), ifindex: Some(u64::from(ifindex)) }).ok()
+        };
+        // A device has at least as many instances as queues, and its last queue ends the row.
+        let of_device = |ifindex| (0..napis.len() as u64).map_while(move |id| queue(ifindex, id));
+        let all = devices.into_iter().flat_map(of_device);
+        all.filter_map(|queue| queue.napi_id.map(|napi| (napi, queue.id))).collect()
+    }
+
     /// Ends at the first part that the client does not take.
     fn show(&self, client: &OwnedFd) -> io::Result<()> {
-        let programs: Vec<_> = self.programs().iter().map(|(_, shown)| shown.clone()).collect();
+        let programs: Vec<_> = self.programs().served.clone();
+        let queues = self.queues();
         let mut all = DoorCounts::default();
-        for shown in programs {
-            let (mut sockets, counts) = shown.all();
+        for program in programs {
+            let (mut sockets, counts) = program.2.all();
             for view in &mut sockets {
                 // A thread that has ended may have been the process's first.
                 view.pid = Notifier::process_of(view.pid).unwrap_or(view.pid);
+                view.queue = queues.get(&view.napi_id).copied();
             }
             all.add(&counts);
-            // A view has at most 400 bytes.
+            say(client, &DoorReply::Program(of_served(&program)))?;
+            // A view has at most 500 bytes.
             for part in sockets.chunks(PART_BYTES_MAX / 512) {
                 say(client, &DoorReply::Sockets(part.to_vec()))?;
             }

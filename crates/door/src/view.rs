@@ -1,6 +1,7 @@
 //! What is shown of the sockets of programs (`napier engine ss`).
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,12 @@ pub struct SocketView {
     pub pid: u32,
     /// By which door its bytes go: `slow`, through the pair.
     pub door: String,
+    /// How the thread of its program polls, by the names of `compare`, if that was chosen.
+    pub mode: Option<String>,
+    /// Receive queue of the engine's device that its last packet came through, if one did.
+    pub queue: Option<u32>,
+    /// NAPI instance of that queue; 0 if no packet has come.
+    pub napi_id: u32,
     /// `fresh`, `bound`, `listening`, `connecting`, `connected`.
     pub state: String,
     /// Its own address, if it has one.
@@ -25,23 +32,77 @@ pub struct SocketView {
     pub waiting: usize,
 }
 
+/// How often something was, by name; names of options are made of what programs say, so they are bounded ([`Tally::NAMES_MAX`]).
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tally(BTreeMap<Cow<'static, str>, u64>);
+
+impl Tally {
+    /// Names that are kept apart; what comes under another one is counted as `others`.
+    pub const NAMES_MAX: usize = 32;
+
+    /// By name, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_ref(), *count))
+    }
+
+    /// All together.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    fn add(&mut self, name: impl Into<Cow<'static, str>>, count: u64) {
+        let name = name.into();
+        let is_kept = self.0.contains_key(&name) || self.0.len() < Self::NAMES_MAX;
+        *self.0.entry(if is_kept { name } else { Cow::Borrowed("others") }).or_default() += count;
+    }
+
+    pub(crate) fn one(&mut self, name: impl Into<Cow<'static, str>>) {
+        self.add(name, 1);
+    }
+}
+
 /// What calls came to, by programs and all together.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DoorCounts {
     /// Calls that were held.
     pub held: u64,
+    /// The same by their names.
+    pub calls: Tally,
     /// Sockets that were left to the kernel, or given back to it.
     pub left_to_kernel: u64,
+    /// The same by reasons.
+    pub left: Tally,
+    /// Sockets that began to listen.
+    pub listened: u64,
     /// Connections that were accepted, and that were opened.
     pub accepted: u64,
     /// See `accepted`.
     pub connected: u64,
-    /// KeptOptions that were refused.
+    /// Options that were refused.
     pub options_refused: u64,
+    /// The same by names, or by level and number.
+    pub refused: Tally,
     /// Answers that a signal, or the end of the thread, kept from the program.
     pub unheard: u64,
-    /// Calls that were refused because of a limit of this crate.
+    /// Calls that were refused because of a limit of this crate, or of the descriptors of the engine.
     pub over_limit: u64,
+    /// The same by limits.
+    pub over: Tally,
+}
+
+/// What the calls of a program came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProgramView {
+    /// Number of the program among those of this engine.
+    pub number: u64,
+    /// The program that it was started with.
+    pub program: String,
+    /// Whether it is still served.
+    pub is_served: bool,
+    /// What its calls came to.
+    pub counts: DoorCounts,
 }
 
 /// What a program's thread shows.
@@ -69,8 +130,13 @@ impl ShownProgram {
         self.parts().sockets.remove(&token);
     }
 
-    pub(crate) fn count(&self, counts: &DoorCounts) {
-        self.parts().counts.clone_from(counts);
+    /// Counts something, before the program can know of it.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut DoorCounts)) {
+        change(&mut self.parts().counts);
+    }
+
+    pub(crate) fn counts(&self) -> DoorCounts {
+        self.parts().counts.clone()
     }
 
     pub(crate) fn all(self: &Arc<Self>) -> (Vec<SocketView>, DoorCounts) {
@@ -84,10 +150,68 @@ impl DoorCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.held += other.held;
         self.left_to_kernel += other.left_to_kernel;
+        self.listened += other.listened;
         self.accepted += other.accepted;
         self.connected += other.connected;
         self.options_refused += other.options_refused;
         self.unheard += other.unheard;
         self.over_limit += other.over_limit;
+        let tallies = [
+            (&mut self.calls, &other.calls),
+            (&mut self.left, &other.left),
+            (&mut self.refused, &other.refused),
+            (&mut self.over, &other.over),
+        ];
+        for (own, others) in tallies {
+            others.0.iter().for_each(|(name, count)| own.add(name.clone(), *count));
+        }
+    }
+
+    pub(crate) fn left_to_kernel(&mut self, why: &'static str) {
+        self.left_to_kernel += 1;
+        self.left.one(why);
+    }
+
+    pub(crate) fn refused(&mut self, option: Cow<'static, str>) {
+        self.options_refused += 1;
+        self.refused.one(option);
+    }
+
+    pub(crate) fn over_limit(&mut self, limit: &'static str) {
+        self.over_limit += 1;
+        self.over.one(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_cannot_have_more_names_counted_than_the_bound() {
+        let mut tally = Tally::default();
+        for number in 0..100 {
+            tally.one(format!("level 6 option {number:03}"));
+        }
+        tally.one("level 6 option 003");
+        assert_eq!(tally.iter().count(), Tally::NAMES_MAX + 1);
+        assert_eq!(tally.iter().find(|(name, _)| *name == "others"), Some(("others", 100 - Tally::NAMES_MAX as u64)));
+        assert_eq!(tally.iter().find(|(name, _)| name.ends_with("003")), Some(("level 6 option 003", 2)));
+        assert_eq!(tally.sum(), 101);
+    }
+
+    #[test]
+    fn counts_of_programs_are_added_and_go_through_json() {
+        let mut one = DoorCounts { held: 2, ..DoorCounts::default() };
+        one.left_to_kernel("UDP");
+        one.over_limit("sockets");
+        one.refused("TCP_ULP".into());
+        let mut all = one.clone();
+        all.add(&one);
+        assert_eq!((all.held, all.left_to_kernel, all.options_refused, all.over_limit), (4, 2, 2, 2));
+        assert_eq!((all.left.sum(), all.refused.sum(), all.over.sum()), (2, 2, 2));
+        let text = serde_json::to_string(&all).expect("JSON");
+        assert!(text.contains(r#""left":{"UDP":2}"#), "{text}");
+        assert_eq!(serde_json::from_str::<DoorCounts>(&text).expect("counts"), all);
     }
 }

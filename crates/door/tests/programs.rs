@@ -82,7 +82,7 @@ impl Stand {
             let engine = EngineAt::find(None).expect("it is open");
             let signals = Signals::take().expect("a descriptor");
             let (program, ends) = Program::start_held(&mut command, &signals, engine.pid()).expect("it starts");
-            engine.serve(python(), &ends).expect("it is served");
+            let _served = engine.serve(python(), &ends).expect("it is served");
             program.pid()
         };
         let pid = self.pair.left().netns().run(start).expect("entered");
@@ -112,7 +112,7 @@ impl Stand {
     }
 
     fn sockets(&self) -> Vec<SocketView> {
-        let ask = || EngineAt::find(None).expect("it is open").sockets().expect("they are shown").0;
+        let ask = || EngineAt::find(None).expect("it is open").show().expect("they are shown").sockets;
         self.pair.left().netns().run(ask).expect("entered")
     }
 }
@@ -267,6 +267,39 @@ fn a_port_is_shared_only_if_all_programs_are_of_one_user() {
         let Some(stand) = Stand::of(test, None, for_all_users) else { return };
         assert_eq!(stand.ended(&["shares_port"]), said);
     }
+}
+
+#[test]
+fn whatever_a_program_calls_nothing_of_it_is_left_and_others_are_served() {
+    let test = "whatever_a_program_calls_nothing_of_it_is_left_and_others_are_served";
+    let Some(stand) = Stand::new(test, None) else { return };
+    for seed in ["1", "2", "3"] {
+        assert_eq!(stand.ended(&["anything", seed]), "done True\n", "seed {seed}");
+    }
+    // And one that ends in the middle.
+    let (program, _said) = stand.program(&["anything", "4"]);
+    eventually("it makes sockets", || !stand.sockets().is_empty());
+    drop(program);
+    eventually("nothing is left", || stand.sockets().is_empty());
+    let (_server, _said) = stand.server(&["serve", "7001"]);
+    echoes(stand.connect(7001).expect("connected"), 100_000);
+}
+
+#[test]
+fn a_program_goes_on_with_the_kernel_when_the_door_closes_in_a_process_that_lives_on() {
+    let test = "a_program_goes_on_with_the_kernel_when_the_door_closes_in_a_process_that_lives_on";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
+        return napier_testkit::skip!(test, "lo cannot be set up");
+    }
+    let (_listener, port) = peer::listen(&stand.pair);
+    let (_program, mut said) = stand.server(&["goes_on", &port]);
+    let Stand { _door: door, _device, pair: _pair } = stand;
+    drop(door);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("it speaks");
+    assert_eq!(rest, "ended True accept True\nb'here' True True\n");
 }
 
 #[test]

@@ -239,6 +239,72 @@ def errors():
     says('family', lambda: six.connect(('::ffff:127.0.0.1', 1)))
 
 
+def mixed():
+    """One of the engine, one that loopback gets, one for datagrams, one of Unix."""
+    s = listener(7009)
+    s.setblocking(False)
+    try:
+        s.accept()
+    except BlockingIOError:
+        pass
+    try:
+        s.setsockopt(socket.IPPROTO_TCP, 31, b'tls')
+    except OSError:
+        pass
+    k = socket.socket()
+    k.bind(('127.0.0.1', 0))
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    socket.socketpair()
+
+
+def anything(seed):
+    """Calls with arguments and memory as a program that means harm would make them, many of them ended by signals."""
+    import ctypes, random
+    dice, call = random.Random(seed), ctypes.CDLL(None, use_errno=True).syscall
+    numbers = {'x86_64': (41, 49, 50, 43, 288, 42, 51, 52, 55, 54), 'aarch64': (198, 200, 201, 202, 242, 203, 204, 205, 209, 208)}[os.uname().machine]
+    make, bind, listen, accept, accept4, connect, name, peer, get, put = numbers
+    memory = ctypes.create_string_buffer(8192)
+    at = ctypes.addressof(memory)
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+    address = lambda: struct.pack('=HH4s8x', dice.choice((2, 2, 2, 10, 0, 1, 999)), dice.choice((0, 7001, 7002, 1, 65535)), socket.inet_aton(dice.choice((OWN, PEER, MISSING, '0.0.0.0', '127.0.0.1', '9.9.9.9'))))
+    fds = [3]
+
+    def pointer(content):
+        where = dice.randrange(4000)
+        memory[where:where + len(content)] = content
+        return dice.choice((at + where,) * 6 + (0, 8, 2**63, 2**64 - 1, at + 8190))
+
+    word = lambda: dice.choice((0, 1, 4, 16, 16, 28, 128, 129, 4096, -1, 2**31 - 1, -2**31))
+    level = lambda: (dice.choice((1, 1, 6, 6, 0, 41, -1)), dice.randrange(-1, 60))
+    made = 0
+    for _ in range(1500):
+        fd, which = dice.choice((*fds, *fds, -1, 1, 2**31 - 1, 999)), dice.choice(numbers)
+        if which == make:
+            args = dice.choice((2, 2, 10, 1, 77)), dice.choice((1, 1, 0x801, 0x80801, 2, 3, -1)), dice.choice((0, 6, 17, 132, -1))
+        elif which in (bind, connect):
+            args = fd, pointer(address()), word()
+        elif which == listen:
+            args = fd, word()
+        elif which in (accept, accept4, name, peer):
+            args = fd, pointer(b''), pointer(struct.pack('i', word())), dice.choice((0, 0x800, 0x80000, -1))
+        else:
+            args = fd, *level(), pointer(struct.pack('iiii', word(), word(), 1, 1)), pointer(struct.pack('i', word())) if which == get else word()
+        got = call(ctypes.c_long(which), *(ctypes.c_long(one if one < 2**63 else one - 2**64) for one in args))
+        if got > 3 and which in (make, accept, accept4):
+            made += 1
+            fds.append(got)
+        if len(fds) > 30 or dice.random() < 0.1:
+            gone = fds.pop(dice.randrange(len(fds)))
+            if gone > 3 and dice.random() < 0.9:
+                os.close(gone)
+            elif gone > 3:
+                fds.append(os.dup(gone))
+        fds = fds or [3]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print('done', made > 20)
+
+
 def shares_port():
     s = socket.socket()
     try:

@@ -9,6 +9,7 @@ use napier_linux::process::{Program, Signals};
 
 use super::live::pass_on;
 use super::{RunArgs, not_started, startable};
+use crate::engine::explained;
 use crate::{ExitWith, Usage};
 
 /// Runs it, and ends as it does.
@@ -18,6 +19,12 @@ pub(super) fn run(args: &RunArgs, name: Option<&str>, interrupted: &AtomicBool) 
     };
     startable(args)?;
     let engine = EngineAt::find(name)?;
+    if engine.pid() == 0 {
+        let name = engine.name();
+        bail!(
+            "the engine {name} is in another pid namespace, so it sees none of this program: start both in one, or the engine in an outer one"
+        );
+    }
     let signals = Signals::take().context("taking signals")?;
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted"); // from here on signals come through `signals`
@@ -34,11 +41,18 @@ pub(super) fn run(args: &RunArgs, name: Option<&str>, interrupted: &AtomicBool) 
     let served = engine.serve(&program.to_string_lossy(), &ends);
     // The engine has them, and the keeper.
     drop(ends);
-    if let Err(error) = served {
-        running.signal(signal_hook::consts::SIGKILL);
-        return Err(error.into());
-    }
+    let served = match served {
+        Ok(served) => served,
+        Err(error) => {
+            running.signal(signal_hook::consts::SIGKILL);
+            return Err(error.into());
+        }
+    };
     let ended = pass_on(&signals, &mut running, "the engine serves it")?;
+    if args.explain {
+        let lines = served.explain().map(|view| explained(&view));
+        crate::say::say(&lines.unwrap_or_else(|why| vec![format!("nothing is known of the program's calls: {why}")]));
+    }
     match ended.status() {
         0 => Ok(()),
         status => Err(ExitWith(status).into()),

@@ -66,7 +66,9 @@ impl ServedProgram<'_> {
             listening.accepts = before;
         }
         if !blocks || !self.notifier.keep(&mut held) {
-            self.counts.over_limit += u64::from(blocks);
+            if blocks {
+                self.shown.note(|counts| counts.over_limit("held calls"));
+            }
             return self.answer(held, Err(libc::EAGAIN));
         }
         match self.listening(token) {
@@ -133,7 +135,7 @@ impl ServedProgram<'_> {
         };
         let (is_v6, options) = (socket.is_v6, socket.options.clone());
         if self.sockets.is_full() {
-            self.counts.over_limit += 1;
+            self.shown.note(|counts| counts.over_limit("sockets"));
             self.answer(held, Err(libc::ENFILE));
             return Delivered::No(stream);
         }
@@ -159,12 +161,12 @@ impl ServedProgram<'_> {
             left.into_iter().for_each(|token| self.remove(token));
             return Delivered::No(stream);
         };
-        self.counts.accepted += 1;
+        self.shown.note(|counts| counts.accepted += 1);
         let watched = self.context.add(&stream, WATCHED, token);
         let socket = self.sockets.get(token).expect("it was given");
         socket.behind = Behind::Connection(Box::new(Relay::new(stream)));
         if watched.is_err() {
-            self.counts.over_limit += 1;
+            self.shown.note(|counts| counts.over_limit("watched sockets"));
             self.fail(token, libc::ECONNABORTED);
             return Delivered::Yes;
         }

@@ -12,7 +12,7 @@ use super::ServedProgram;
 use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::rules::options::KeptOptions;
-use crate::rules::reach::Whose;
+use crate::rules::reach::{Whose, why_left};
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 
 /// Connections that may wait in the engine, whatever a program asks for; as many as it asks for wait here, within bounds.
@@ -40,8 +40,16 @@ fn is_lack(error: &io::Error) -> bool {
 impl ServedProgram<'_> {
     /// Answers a call, or keeps it.
     pub(super) fn take(&mut self, held: HeldSocketCall) {
-        self.counts.held += 1;
-        let Some(what) = held.what.filter(|_| held.tid() != 0) else { return self.leave_to_kernel(held) };
+        self.shown.note(|counts| {
+            counts.held += 1;
+            counts.calls.one(held.what.map_or("others", SocketCall::name));
+        });
+        let Some(what) = held.what.filter(|_| held.tid() != 0) else {
+            if held.what == Some(SocketCall::Socket) {
+                self.shown.note(|counts| counts.left_to_kernel("of a process that the engine cannot see"));
+            }
+            return self.leave_to_kernel(held);
+        };
         if what == SocketCall::Socket {
             return self.make(held);
         }
@@ -70,7 +78,7 @@ impl ServedProgram<'_> {
             Ok(found) => found,
             // Whose it is, is not known.
             Err(error) if is_lack(&error) => {
-                self.counts.over_limit += 1;
+                self.shown.note(|counts| counts.over_limit("descriptors and memory of the engine"));
                 self.answer(held, Err(libc::ENOBUFS));
                 return None;
             }
@@ -118,13 +126,17 @@ impl ServedProgram<'_> {
         let (domain, kind, protocol) = (held.int(0), held.int(1), held.int(2));
         let flags = kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
         let is_tcp = kind & !flags == libc::SOCK_STREAM && [0, libc::IPPROTO_TCP].contains(&protocol);
-        let is_here = is_tcp && Notifier::is_in_this_namespace(held.tid()) && self.notifier.is_waiting(&held);
-        if !is_here {
-            self.counts.left_to_kernel += u64::from(is_tcp);
+        if !is_tcp {
+            let why = if kind & !flags == libc::SOCK_DGRAM { "UDP" } else { "neither TCP nor UDP" };
+            self.shown.note(|counts| counts.left_to_kernel(why));
+            return self.leave_to_kernel(held);
+        }
+        if !(Notifier::is_in_this_namespace(held.tid()) && self.notifier.is_waiting(&held)) {
+            self.shown.note(|counts| counts.left_to_kernel("made in another network namespace"));
             return self.leave_to_kernel(held);
         }
         if self.sockets.is_full() {
-            self.counts.over_limit += 1;
+            self.shown.note(|counts| counts.over_limit("sockets"));
             return self.answer(held, Err(libc::ENFILE));
         }
         let (theirs, own, inode) = match pair() {
@@ -171,7 +183,7 @@ impl ServedProgram<'_> {
             self.show(token);
             return Some(token);
         }
-        self.counts.unheard += u64::from(matches!(given, Ok(Given::Gone)));
+        self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
         None
     }
 
@@ -208,7 +220,7 @@ impl ServedProgram<'_> {
                 self.answer_of(token, held, result.map(|()| 0));
                 self.show(token);
             }
-            Verdict::HandOver => self.hand_over(about),
+            Verdict::HandOver => self.hand_over(about, why_left(address.ip(), true)),
             Verdict::Done | Verdict::Wait => self.answer(held, Ok(0)),
             Verdict::Refuse(error) => self.answer(held, Err(error)),
         }
@@ -273,6 +285,9 @@ impl ServedProgram<'_> {
             }
         }
         let result = self.begin_to_listen(token, backlog);
+        if stage != Stage::Listening && result.is_ok() {
+            self.shown.note(|counts| counts.listened += 1);
+        }
         drop(about.copy);
         self.answer_of(token, held, result.map(|()| 0));
         self.take_connections(token);
@@ -307,7 +322,7 @@ impl ServedProgram<'_> {
     }
 
     /// Puts a socket of the kernel in the place of this one, with what was set on it, and lets the call go on with that.
-    pub(super) fn hand_over(&mut self, about: About) {
+    pub(super) fn hand_over(&mut self, about: About, why: &'static str) {
         let About { held, token, copy } = about;
         let socket = self.sockets.get(token).expect("it was found");
         let (is_v6, options) = (socket.is_v6, socket.options.clone());
@@ -331,12 +346,12 @@ impl ServedProgram<'_> {
         });
         match replaced {
             Ok(Given::Heard(_)) => {
-                self.counts.left_to_kernel += 1;
+                self.shown.note(|counts| counts.left_to_kernel(why));
                 self.leave_to_kernel(held);
                 drop(copy);
                 self.remove(token);
             }
-            Ok(Given::Gone | Given::Refused(_)) => self.counts.unheard += 1,
+            Ok(Given::Gone | Given::Refused(_)) => self.shown.note(|counts| counts.unheard += 1),
             Err(error) => self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE))),
         }
     }

@@ -11,6 +11,7 @@ use super::calls::About;
 use super::socket::Behind;
 use crate::address::WrittenAddress;
 use crate::relay::Relay;
+use crate::rules::reach::why_left;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What sockets of the engine are watched for: news.
@@ -36,7 +37,7 @@ impl ServedProgram<'_> {
             Verdict::Act => self.open(about, peer),
             Verdict::Done => self.answer(held, Ok(0)),
             Verdict::Wait => self.wait_for_handshake(about.token, held),
-            Verdict::HandOver => self.hand_over(about),
+            Verdict::HandOver => self.hand_over(about, why_left(peer.ip(), false)),
             Verdict::Refuse(error) => self.answer(held, Err(error)),
         }
     }
@@ -63,7 +64,7 @@ impl ServedProgram<'_> {
             Err(error) => return self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENETUNREACH))),
         };
         if self.context.add(&stream, WATCHED, token).is_err() {
-            self.counts.over_limit += 1;
+            self.shown.note(|counts| counts.over_limit("watched sockets"));
             return self.answer(held, Err(libc::ENOBUFS));
         }
         // What the program wrote before has no reader; what it cannot write now keeps it from being told that it could.
@@ -92,7 +93,7 @@ impl ServedProgram<'_> {
         }
         *self.waits(token).expect("it was there") = waits;
         if !is_kept {
-            self.counts.over_limit += 1;
+            self.shown.note(|counts| counts.over_limit("held calls"));
             self.answer(held, Err(libc::EALREADY));
         }
     }
@@ -117,7 +118,7 @@ impl ServedProgram<'_> {
             unreachable!("it was one")
         };
         let Some(error) = error else {
-            self.counts.connected += 1;
+            self.shown.note(|counts| counts.connected += 1);
             socket.behind = Behind::Connection(Box::new(Relay::new(stream)));
             // From here on the program's end is writable.
             Self::drain(&socket.own, filled, &mut self.scratch);

@@ -13,18 +13,18 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier, wait_for_one};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::EventContext;
-use napier_runtime::socket::NetNs;
+use napier_runtime::socket::{NetNs, SocketOption};
 use rustix::event::epoll;
 
 use crate::relay::CHUNK_BYTES;
 use crate::rules::reach::Reach;
-use crate::view::{DoorCounts, ShownProgram, SocketView};
+use crate::view::{ShownProgram, SocketView};
 pub use socket::SOCKETS_MAX;
 use socket::{Behind, LastErrors, ProgramSocket, Sockets};
 
@@ -52,37 +52,57 @@ struct ServedProgram<'n> {
     again: VecDeque<u64>,
     scratch: Box<[u8; CHUNK_BYTES]>,
     shown: Arc<ShownProgram>,
-    counts: DoorCounts,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
-    /// When something happened to one of its connections last since then.
-    last_news: Option<Instant>,
 }
 
-/// Serves a program until nothing of it runs any more, or `stop` can be read.
-pub(crate) fn serve(offer: &Arc<Offer>, name: &str, mut notifier: Notifier, shown: &Arc<ShownProgram>, stop: &OwnedFd) {
+/// Serves a program until nothing of it runs any more, or `stop` can be read. What it still calls is for [`Goodbye::let_all_go_on`].
+pub(crate) fn serve(
+    offer: &Arc<Offer>,
+    name: &str,
+    mut notifier: Notifier,
+    shown: &Arc<ShownProgram>,
+    stop: &OwnedFd,
+) -> Goodbye {
     let _counted = offer.engine.count_thread("door", None);
     let served = catch_unwind(AssertUnwindSafe(|| -> io::Result<()> {
         let mut served = ServedProgram::new(offer, name, &mut notifier, shown, stop)?;
         served.run()
     }));
     notifier.let_kept_go_on();
+    let mut left = Goodbye(notifier);
     if !matches!(served, Ok(Ok(()))) {
-        let_all_go_on(&mut notifier, stop);
+        // It counts as a program until the door closes.
+        left.until(Some(stop));
     }
+    left
 }
 
-/// What is left of the program goes on with the kernel's sockets: a call without an answer would wait for ever.
-fn let_all_go_on(notifier: &mut Notifier, stop: &OwnedFd) {
-    loop {
-        match notifier.receive() {
-            Ok(Some(held)) => drop(notifier.go_on(held)),
-            Ok(None) => {}
-            Err(_) => return,
-        }
-        match wait_for_one(&[notifier.as_fd(), stop.as_fd()], Duration::from_secs(3600)) {
-            Ok(Some(1)) | Err(_) => return,
-            Ok(_) => {}
+/// A program that is not served any more, and may live on.
+pub(crate) struct Goodbye(Notifier);
+
+impl Goodbye {
+    /// What is left of the program goes on with the kernel's sockets, as long as it and this process live: a call without an answer would wait
+    /// for ever. When this process has ended the keeper does the same.
+    pub(crate) fn let_all_go_on(mut self) {
+        self.until(None);
+    }
+
+    fn until(&mut self, stop: Option<&OwnedFd>) {
+        let notifier = &mut self.0;
+        // Each turn waits for a call, and the last process of the program ends it.
+        loop {
+            match notifier.receive() {
+                Ok(Some(held)) => drop(notifier.go_on(held)),
+                Ok(None) => {}
+                Err(_) => return,
+            }
+            let fds = [Some(notifier.as_fd()), stop.map(OwnedFd::as_fd)];
+            let fds: Vec<_> = fds.into_iter().flatten().collect();
+            match wait_for_one(&fds, Duration::from_secs(3600)) {
+                Ok(Some(1)) | Err(_) => return,
+                Ok(_) => {}
+            }
         }
     }
 }
@@ -115,9 +135,7 @@ impl<'n> ServedProgram<'n> {
             again: VecDeque::new(),
             scratch: Box::new([0; CHUNK_BYTES]),
             shown: shown.clone(),
-            counts: DoorCounts::default(),
             is_over: false,
-            last_news: None,
         })
     }
 
@@ -166,14 +184,14 @@ impl<'n> ServedProgram<'n> {
     /// Answers such a call; whether the program has the answer.
     fn is_heard(&mut self, held: HeldSocketCall, result: Result<i32, i32>) -> bool {
         let given = self.notifier.answer(held, result);
-        self.counts.unheard += u64::from(matches!(given, Ok(Given::Gone)));
+        self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
         matches!(given, Ok(Given::Heard(_)))
     }
 
     /// Answers a call that has changed a socket: one that is made again because the program did not hear that gets the same answer.
     fn answer_of(&mut self, token: u64, held: HeldSocketCall, result: Result<i32, i32>) {
         if let Ok(Given::Gone) = self.notifier.answer(held, result) {
-            self.counts.unheard += 1;
+            self.shown.note(|counts| counts.unheard += 1);
             // What did not act is done when the call is made again.
             if result != Err(libc::EINTR)
                 && let Some(socket) = self.sockets.get(token)
@@ -205,7 +223,6 @@ impl<'n> ServedProgram<'n> {
 
     /// Shows what has become of a socket.
     fn show(&mut self, token: u64) {
-        self.shown.count(&self.counts);
         let Some(socket) = self.sockets.get(token) else { return };
         let (state, waiting) = match &socket.behind {
             Behind::Nothing => ("fresh", 0),
@@ -215,10 +232,15 @@ impl<'n> ServedProgram<'n> {
             Behind::Connection(_) => ("connected", 0),
         };
         let peer = socket.stream().and_then(|stream| stream.peer_addr().ok());
+        let napi_id = socket.stream().and_then(|stream| stream.getsockopt(SocketOption::IncomingNapiId).ok());
+        let napi_id = napi_id.and_then(|id| u32::try_from(id).ok());
         let view = SocketView {
             program: self.name.clone(),
             pid: socket.seen.0,
             door: "slow".to_owned(),
+            mode: self.offer.mode.map(|mode| mode.to_string()),
+            queue: None,
+            napi_id: napi_id.unwrap_or(0),
             state: state.to_owned(),
             local: socket.local(),
             peer,

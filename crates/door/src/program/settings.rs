@@ -11,7 +11,7 @@ use super::ServedProgram;
 use super::calls::About;
 use super::socket::Behind;
 use crate::address;
-use crate::rules::options::{KeptOptions, OptionRule, rule};
+use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What buffers have before they grow, in bytes, doubled as the kernel tells it. Source: `net/ipv4/tcp.c tcp_init`, `tcp_wmem`, `tcp_rmem`.
@@ -85,7 +85,7 @@ impl ServedProgram<'_> {
         let is_shared = self.offer.for_all_users && (level, name) == (libc::SOL_SOCKET, libc::SO_REUSEPORT);
         match if is_shared { OptionRule::Refuse(libc::ENOPROTOOPT) } else { rule(level, name) } {
             OptionRule::Refuse(error) => {
-                self.counts.options_refused += 1;
+                self.shown.note(|counts| counts.refused(name_of(level, name)));
                 return self.answer(held, Err(error));
             }
             OptionRule::Told => return self.answer(held, Err(libc::ENOPROTOOPT)),
@@ -123,7 +123,7 @@ impl ServedProgram<'_> {
         match rule(level, name) {
             OptionRule::OfPair => return self.leave_to_kernel(held),
             OptionRule::Refuse(error) => {
-                self.counts.options_refused += 1;
+                self.shown.note(|counts| counts.refused(name_of(level, name)));
                 return self.answer(held, Err(error));
             }
             OptionRule::Engine | OptionRule::Kept | OptionRule::Told => {}

@@ -20,6 +20,8 @@ pub(super) const STOP: u64 = u64::MAX - 2;
 /// How long a peer may take nothing of what a program wrote before its end, then the connection is reset. Source: `ip-sysctl`,
 /// `tcp_orphan_retries`: eight retries, of about 100 s at the shortest.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(100);
+/// How often it is looked for such peers.
+const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 /// Events that are taken at one time.
 const EVENTS_MAX: usize = 64;
 /// Calls that are answered before the rest has its turn.
@@ -49,10 +51,6 @@ impl ServedProgram<'_> {
                 Err(error) => return Err(error.into()),
             }
             let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
-            let is_quiet = found == 0 && self.again.is_empty() && batch.iter().all(|event| event.data.u64() == CONTEXT);
-            if !is_quiet {
-                self.last_news = self.is_over.then(Instant::now);
-            }
             for event in &batch {
                 let (flags, token) = (event.flags, event.data.u64());
                 match token {
@@ -61,7 +59,6 @@ impl ServedProgram<'_> {
                     CALLS => {
                         if !self.take_calls()? {
                             self.is_over = true;
-                            self.last_news = Some(Instant::now());
                             // It would be ready for ever.
                             epoll::delete(&self.epoll, &*self.notifier)?;
                             // No process is left that could make a call on them, whoever has their other ends.
@@ -77,7 +74,7 @@ impl ServedProgram<'_> {
                 let token = self.again.pop_front().expect("it was counted");
                 self.pump(token);
             }
-            if self.is_over && self.patience_left().is_zero() {
+            if self.is_over {
                 self.reset_stuck();
             }
             if self.is_over && self.sockets.is_empty() {
@@ -86,26 +83,24 @@ impl ServedProgram<'_> {
         }
     }
 
-    /// Resets the connections whose peers take nothing, after the program's end.
+    /// Resets the connections whose peers have taken nothing for too long, after the program's end. Each has a time of its own.
     fn reset_stuck(&mut self) {
+        let now = Instant::now();
         for token in self.sockets.stuck() {
-            if let Some(Behind::Connection(relay)) = self.sockets.get(token).map(|socket| &socket.behind) {
+            let Some(Behind::Connection(relay)) = self.sockets.get(token).map(|socket| &mut socket.behind) else {
+                continue;
+            };
+            if relay.stuck_for(now) >= ORPHAN_PATIENCE {
                 relay.reset_on_close();
+                self.remove(token);
             }
-            self.remove(token);
         }
-        self.last_news = Some(Instant::now());
     }
 
     /// How long the next wait may be.
     fn until(&self, has_more: bool) -> Option<Timespec> {
-        let span = if has_more { Duration::ZERO } else { self.patience_left() };
+        let span = if has_more { Duration::ZERO } else { ORPHAN_LOOK };
         if has_more || self.is_over { Timespec::try_from(span).ok() } else { None }
-    }
-
-    /// How long peers may still take nothing after the program's end.
-    fn patience_left(&self) -> Duration {
-        self.last_news.map_or(ORPHAN_PATIENCE, |last| ORPHAN_PATIENCE.saturating_sub(last.elapsed()))
     }
 
     /// Answers what waits, a few at once; false: no process of the program is left.
@@ -118,7 +113,6 @@ impl ServedProgram<'_> {
                 Err(error) => return Err(error),
             }
         }
-        self.shown.count(&self.counts);
         Ok(true)
     }
 

@@ -1,6 +1,7 @@
 //! KeptOptions of a program's socket: who has which, and what was set. Source of numbers and values: `include/uapi/asm-generic/socket.h`,
 //! `include/uapi/linux/tcp.h`, `net/core/sock.c` `sk_setsockopt`, `net/ipv4/tcp.c` `do_tcp_setsockopt`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// KeptOptions that are remembered for a socket; more are refused with `ENOBUFS`.
@@ -85,6 +86,28 @@ const fn of_tcp(name: i32) -> OptionRule {
         libc::TCP_FASTOPEN | TCP_FASTOPEN_CONNECT => OptionRule::Refuse(libc::EOPNOTSUPP),
         _ => OptionRule::Refuse(libc::ENOPROTOOPT),
     }
+}
+
+/// How an option that is refused is shown: by its name if programs are known to ask for it, else by level and number.
+pub(crate) fn name_of(level: i32, name: i32) -> Cow<'static, str> {
+    Cow::Borrowed(match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT) => "SO_REUSEPORT",
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => "SO_ZEROCOPY",
+        (libc::SOL_SOCKET, libc::SO_MARK) => "SO_MARK",
+        (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => "SO_BINDTODEVICE",
+        (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER) => "SO_ATTACH_FILTER",
+        (libc::SOL_SOCKET, libc::SO_ATTACH_BPF) => "SO_ATTACH_BPF",
+        (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) => "SO_ATTACH_REUSEPORT_CBPF",
+        (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF) => "SO_ATTACH_REUSEPORT_EBPF",
+        (libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) => "SO_INCOMING_NAPI_ID",
+        (libc::IPPROTO_TCP, libc::TCP_ULP) => "TCP_ULP",
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => "TCP_FASTOPEN",
+        (libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT) => "TCP_FASTOPEN_CONNECT",
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => "TCP_CONGESTION",
+        (libc::IPPROTO_TCP, libc::TCP_MD5SIG) => "TCP_MD5SIG",
+        (libc::IPPROTO_TCP, libc::TCP_REPAIR) => "TCP_REPAIR",
+        _ => return Cow::Owned(format!("level {level} option {name}")),
+    })
 }
 
 /// `include/uapi/linux/tcp.h`.
@@ -247,6 +270,8 @@ mod tests {
         for (level, name, error) in refused {
             assert_eq!(rule(level, name), OptionRule::Refuse(error), "{level} {name}");
         }
+        assert_eq!(name_of(libc::IPPROTO_TCP, libc::TCP_ULP), "TCP_ULP");
+        assert_eq!(name_of(99, -1), "level 99 option -1");
         assert_eq!(rule(libc::SOL_SOCKET, libc::SO_RCVTIMEO), OptionRule::OfPair);
         assert_eq!(rule(libc::SOL_SOCKET, libc::SO_ERROR), OptionRule::Told);
         assert_eq!(rule(libc::IPPROTO_TCP, libc::TCP_CORK), OptionRule::Kept);

@@ -40,6 +40,17 @@ impl Reach {
     }
 }
 
+/// Why a socket of an address is the kernel's, for those who are shown it.
+pub(crate) fn why_left(address: IpAddr, is_bound: bool) -> &'static str {
+    let address = plain(address);
+    match (address.is_loopback() || address.is_unspecified(), is_bound) {
+        (true, true) => "bound to loopback",
+        (true, false) => "connected to loopback",
+        (false, true) => "bound to an address that is not the engine's",
+        (false, false) => "connected to an address that the engine does not reach",
+    }
+}
+
 /// An IPv4 address that is written as one of IPv6 (`::ffff:a.b.c.d`) is that IPv4 address.
 fn plain(address: IpAddr) -> IpAddr {
     match address {
@@ -95,6 +106,16 @@ mod tests {
             let of = |gateway| reach(gateway).of_peer(address.parse().expect("an address"));
             assert_eq!((of(false), of(true)), (without, with), "{address}");
         }
+    }
+
+    #[test]
+    fn the_kernels_sockets_have_a_reason() {
+        let why = |address: &str, is_bound| why_left(address.parse().expect("an address"), is_bound);
+        assert_eq!(why("::ffff:127.0.0.1", false), "connected to loopback");
+        assert_eq!(why("0.0.0.0", false), "connected to loopback");
+        assert_eq!(why("127.0.0.2", true), "bound to loopback");
+        assert!(why("10.1.1.1", true).starts_with("bound to an address"));
+        assert!(why("10.1.1.1", false).contains("does not reach"));
     }
 
     #[test]

@@ -74,6 +74,23 @@ impl SocketCall {
         (libc::SYS_setsockopt, Self::SetSockOpt),
     ];
 
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Bind => "bind",
+            Self::Listen => "listen",
+            Self::Accept => "accept",
+            Self::Accept4 => "accept4",
+            Self::Connect => "connect",
+            Self::GetSockName => "getsockname",
+            Self::GetPeerName => "getpeername",
+            Self::GetSockOpt => "getsockopt",
+            Self::SetSockOpt => "setsockopt",
+        }
+    }
+
     fn of(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|(call, _)| *call == i64::from(number)).map(|(_, call)| call)
     }
