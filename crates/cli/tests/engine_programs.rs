@@ -91,7 +91,7 @@ fn it_is_explained_what_was_held_and_what_stayed_with_the_kernel() {
         return;
     }
     let mut command = Command::new(NAPIER);
-    command.args(["run", "--engine", "--explain", "--", "python3", PROGRAMS, "mixed"]).stdin(Stdio::null());
+    command.args(["run", "--engine", "--explain", "--", python(), PROGRAMS, "mixed"]).stdin(Stdio::null());
     let output = stand.pair.left().netns().run(|| command.output()).expect("entered").expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -110,7 +110,8 @@ fn it_is_explained_what_was_held_and_what_stayed_with_the_kernel() {
     let output = stand.pair.left().netns().run(|| command.args(["engine", "ss", "--explain"]).output());
     let said = output.expect("entered").expect("it starts").stdout;
     let said = String::from_utf8_lossy(&said);
-    assert!(said.contains("python3: sockets of the engine: 1 listened"), "{said}");
+    let name = python().rsplit('/').next().unwrap_or_default();
+    assert!(said.contains(&format!("{name}: sockets of the engine: 1 listened")), "{said}");
 }
 
 /// Sets the loopback interface of the engine's namespace up; says so if that cannot be.

@@ -13,7 +13,7 @@ use rustix::net::{
 
 use crate::server::{DoorReply, DoorRequest};
 use crate::view::{DoorCounts, ProgramView, SocketView};
-use crate::{NAME_PREFIX, is_name};
+use crate::{NAME_BYTES_MAX, NAME_PREFIX, is_name};
 
 /// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PARTS_MAX: usize = 1 << 16;
 /// Longest part, in bytes.
 const ANSWER_BYTES_MAX: usize = 128 << 10;
+/// Connections over which a program is handed over, one after the other, until one is answered.
+const ASKED_MAX: usize = 3;
 
 /// Why an engine cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -41,9 +43,23 @@ pub enum DoorError {
     /// It refused.
     #[error("the engine refused: {0}")]
     Refused(String),
+    /// It has closed the connection without an answer.
+    #[error("the engine {0} is busy with others, or has ended: try again")]
+    Gone(String),
     /// The system refused.
     #[error("asking the engine: {0}")]
     System(#[from] io::Error),
+}
+
+impl DoorError {
+    /// Whether the other side has closed the connection, and so has not done what it was asked for.
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Gone(_) => true,
+            Self::System(error) => matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
+            Self::None | Self::NotFound(..) | Self::Several(_) | Self::Stranger(..) | Self::Refused(_) => false,
+        }
+    }
 }
 
 /// An engine with a door, asked once.
@@ -137,19 +153,42 @@ impl EngineAt {
         &self.name
     }
 
-    /// Hands a program over that was started with its calls held.
+    /// Hands a program over that was started with its calls held. The engine may have closed the connection meanwhile: it waits for a client some
+    /// seconds only, and a program may take longer to begin. Then it is asked by another one.
     ///
     /// # Errors
     /// [`DoorError::Refused`], with why; what the system says.
-    pub fn serve(self, program: &str, ends: &NotifierEnds) -> Result<ServedAt, DoorError> {
-        let program = program.chars().take(64).filter(|letter| !letter.is_control()).collect();
+    pub fn serve(mut self, program: &str, ends: &NotifierEnds) -> Result<ServedAt, DoorError> {
+        // A long path has its name at its end.
+        let name =
+            if program.len() > NAME_BYTES_MAX { program.rsplit('/').next().unwrap_or_default() } else { program };
+        let program: String = name.chars().take(NAME_BYTES_MAX).filter(|letter| !letter.is_control()).collect();
+        for _ in 1..ASKED_MAX {
+            match self.serve_once(&program, ends) {
+                Err(error) if error.is_gone() => self = self.again()?,
+                answer => return answer,
+            }
+        }
+        self.serve_once(&program, ends)
+    }
+
+    /// Another connection to the same process: another engine of that name is not the one for whose end the program's keeper waits.
+    fn again(&self) -> Result<Self, DoorError> {
+        let found = Self::find(Some(&self.name))?;
+        if found.pid != self.pid {
+            return Err(DoorError::Refused("it is another than the one for which the program was started".to_owned()));
+        }
+        Ok(found)
+    }
+
+    fn serve_once(&self, program: &str, ends: &NotifierEnds) -> Result<ServedAt, DoorError> {
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = [ends.listener.as_fd(), ends.page.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for two");
-        self.ask(&DoorRequest::Serve { program }, &mut control)?;
+        self.ask(&DoorRequest::Serve { program: program.to_owned() }, &mut control)?;
         match self.answer()? {
-            DoorReply::Served { number } => Ok(ServedAt { engine: (self.name, self.pid), number }),
+            DoorReply::Served { number } => Ok(ServedAt { engine: (self.name.clone(), self.pid), number }),
             DoorReply::Refused(why) => Err(DoorError::Refused(why)),
             DoorReply::Program(_) | DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(confused()),
         }
@@ -184,7 +223,7 @@ impl EngineAt {
         let mut text = vec![0; ANSWER_BYTES_MAX];
         let (count, _) = recv(&self.socket, &mut text[..], RecvFlags::empty()).map_err(io::Error::from)?;
         if count == 0 {
-            return Err(DoorError::Refused("it is busy with others, or has ended: try again".to_owned()));
+            return Err(DoorError::Gone(self.name.clone()));
         }
         Ok(serde_json::from_slice(&text[..count]).map_err(io::Error::from)?)
     }
