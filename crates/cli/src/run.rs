@@ -78,6 +78,11 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "engine")]
     explain: bool,
 
+    /// Hold sendto with an address as well, which some programs use on connections of TCP: the address is ignored then, as by the kernel. Each
+    /// datagram of the program that goes that way costs a held call
+    #[arg(long, requires = "engine")]
+    hold_sendto: bool,
+
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
     #[arg(long, value_name = "PID", conflicts_with_all = ["program", "target"])]
     attach: Option<u32>,

@@ -14,13 +14,16 @@
 //! | `program` | the thread of one program, which carries both out |
 //! | `server`, `client` | the door itself: programs come in, sockets are shown |
 //!
-//! A program may say anything. Nothing that is read from its memory is believed or kept unbounded: at most [`SOCKETS_MAX`] sockets, 256 held calls
-//! and 64 KiB of a connection's bytes, beside what the engine's own buffers have. Its thread reads its memory alone.
+//! A program may say anything. Nothing that is read from its memory is believed or kept unbounded: at most [`SOCKETS_MAX`] sockets,
+//! [`HELD_MAX`] held calls, [`WAITING_MAX`] connections that wait and [`BYTES_MAX`] bytes, 64 KiB of one connection, beside what the engine's own buffers have. Its thread reads its memory alone.
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod client;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzz;
+mod limits;
 mod program;
 mod relay;
 mod rules;
@@ -28,7 +31,10 @@ mod server;
 mod view;
 
 pub use client::{DoorError, EngineAt, ServedAt, ShownEngine};
-pub use program::SOCKETS_MAX;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use fuzz::fuzz_calls;
+pub use limits::{BYTES_MAX, HELD_MAX, SOCKETS_MAX, WAITING_MAX};
 pub use rules::reach::Reach;
 pub use server::{Door, DoorConfig, OpenDoorError, PROGRAMS_MAX};
 pub use view::{DoorCounts, ProgramView, SocketView, Tally};

@@ -18,6 +18,8 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use crate::limits::{BYTES_MAX, PIECE_BYTES};
+
 /// Bytes that are moved at one time, and the most that is left over each way.
 pub(crate) const CHUNK_BYTES: usize = 32 << 10;
 /// Chunks each way before other connections have their turn.
@@ -39,19 +41,43 @@ impl Rest {
         &self.bytes[self.at..]
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, bytes: &[u8], room: &mut Room) {
         assert!(self.is_empty() && bytes.len() <= CHUNK_BYTES, "one chunk at a time");
+        room.used += bytes.len();
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.at = 0;
     }
 
-    fn took(&mut self, count: usize) {
+    fn took(&mut self, count: usize, room: &mut Room) {
         self.at += count;
         if self.is_empty() {
+            room.used -= self.bytes.len();
             // Most connections have nothing left over for most of their time.
             *self = Self::default();
         }
+    }
+}
+
+/// What is left over of all connections of a program.
+#[derive(Default)]
+pub(crate) struct Room {
+    used: usize,
+    /// A chunk was cut since that was asked for last.
+    is_short: bool,
+}
+
+impl Room {
+    /// How many bytes may be taken from a side at once: all that is taken may be left over.
+    fn chunk(&mut self) -> usize {
+        let free = BYTES_MAX.saturating_sub(self.used);
+        self.is_short |= free < CHUNK_BYTES;
+        free.clamp(PIECE_BYTES, CHUNK_BYTES)
+    }
+
+    /// Whether there was less room than for a whole chunk, told once.
+    pub(crate) fn was_short(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
     }
 }
 
@@ -130,10 +156,10 @@ impl Relay {
     }
 
     /// Moves what can be moved.
-    pub(crate) fn pump(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) -> Flow {
+    pub(crate) fn pump(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES], room: &mut Room) -> Flow {
         let mut more = false;
         for direction in [Self::outward, Self::inward] {
-            match direction(self, own, scratch) {
+            match direction(self, own, scratch, room) {
                 Flow::Idle => {}
                 Flow::More => more = true,
                 end @ (Flow::Closed | Flow::Failed(_)) => return end,
@@ -146,7 +172,7 @@ impl Relay {
     }
 
     /// From the program to the peer.
-    fn outward(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) -> Flow {
+    fn outward(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES], room: &mut Room) -> Flow {
         for _ in 0..ROUNDS_MAX {
             if !self.to_net.is_empty() {
                 if !self.net.writable {
@@ -155,7 +181,7 @@ impl Relay {
                 match self.stream.send(self.to_net.left()) {
                     Ok(count) => {
                         self.has_moved = true;
-                        self.to_net.took(count);
+                        self.to_net.took(count, room);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.net.writable = false;
@@ -168,7 +194,7 @@ impl Relay {
             if self.program_ended || !self.pair.readable {
                 return Flow::Idle;
             }
-            let received = match recv(own, &mut scratch[..], RecvFlags::DONTWAIT) {
+            let received = match recv(own, &mut scratch[..room.chunk()], RecvFlags::DONTWAIT) {
                 Ok((count, _)) => count,
                 Err(Errno::AGAIN) => {
                     self.pair.readable = false;
@@ -189,10 +215,10 @@ impl Relay {
             }
             match self.stream.send(&scratch[..received]) {
                 Ok(count) if count == received => {}
-                Ok(count) => self.to_net.keep(&scratch[count..received]),
+                Ok(count) => self.to_net.keep(&scratch[count..received], room),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.net.writable = false;
-                    self.to_net.keep(&scratch[..received]);
+                    self.to_net.keep(&scratch[..received], room);
                 }
                 Err(error) => return failed(&error),
             }
@@ -201,14 +227,14 @@ impl Relay {
     }
 
     /// From the peer to the program.
-    fn inward(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) -> Flow {
+    fn inward(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES], room: &mut Room) -> Flow {
         for _ in 0..ROUNDS_MAX {
             if !self.to_program.is_empty() {
                 if !self.pair.writable {
                     return Flow::Idle;
                 }
                 let count = self.hand_over(own, None);
-                self.to_program.took(count);
+                self.to_program.took(count, room);
                 if !self.to_program.is_empty() {
                     return Flow::Idle;
                 }
@@ -217,7 +243,7 @@ impl Relay {
             if self.net_ended || !self.net.readable {
                 return Flow::Idle;
             }
-            let received = match self.stream.recv(&mut scratch[..]) {
+            let received = match self.stream.recv(&mut scratch[..room.chunk()]) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.net.readable = false;
@@ -232,7 +258,7 @@ impl Relay {
             }
             let count = self.hand_over(own, Some(&scratch[..received]));
             if count < received {
-                self.to_program.keep(&scratch[count..received]);
+                self.to_program.keep(&scratch[count..received], room);
                 return Flow::Idle;
             }
         }
@@ -276,7 +302,8 @@ impl Relay {
     }
 
     /// The program has closed it: with bytes of the peer that it has not read it is reset, as TCP does it.
-    pub(crate) fn close(self) {
+    pub(crate) fn close(self, room: &mut Room) {
+        room.used -= self.to_net.bytes.len() + self.to_program.bytes.len();
         if !self.to_program.is_empty() || (self.is_deaf && !self.net_ended) {
             self.reset_on_close();
         }
@@ -288,5 +315,41 @@ fn failed(error: &io::Error) -> Flow {
         // The sending half had ended, by the program or by an error that was told before.
         Some(libc::EPIPE) => Flow::Failed(libc::ECONNRESET),
         number => Flow::Failed(number.unwrap_or(libc::ECONNRESET)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_over_is_counted_and_given_back() {
+        let mut room = Room::default();
+        let mut many: Vec<Rest> = Vec::new();
+        let mut dice = napier_testkit::Dice(7);
+        let all = |many: &[Rest]| many.iter().map(|rest| rest.bytes.len()).sum::<usize>();
+        for turn in 0..9_000 {
+            let chunk = room.chunk();
+            assert!((PIECE_BYTES..=CHUNK_BYTES).contains(&chunk));
+            if dice.roll(3) > 0 {
+                let mut rest = Rest::default();
+                rest.keep(&vec![0; chunk], &mut room);
+                many.push(rest);
+            } else if !many.is_empty() {
+                let at = dice.roll(many.len() as u64) as usize;
+                let part = dice.roll(many[at].left().len() as u64) as usize + 1;
+                many[at].took(part, &mut room);
+                if many[at].is_empty() {
+                    many.swap_remove(at);
+                }
+            }
+            assert!(turn % 64 != 0 || room.used == all(&many), "{} of {}", room.used, all(&many));
+            assert!(room.used <= BYTES_MAX + many.len() * PIECE_BYTES, "{} of {}", room.used, many.len());
+        }
+        assert!(room.was_short() && !room.was_short(), "the limit was met, which is told once");
+        for mut rest in many {
+            rest.took(rest.left().len(), &mut room);
+        }
+        assert_eq!(room.used, 0);
     }
 }

@@ -26,7 +26,7 @@ use crate::rules::reach::Reach;
 use crate::view::{DoorCounts, ProgramView, ShownProgram, SocketView};
 use crate::{NAME_PREFIX, is_name};
 
-/// Programs that may be served at a time.
+/// Programs that may be served at a time; more are refused before they begin.
 pub const PROGRAMS_MAX: usize = 64;
 /// Requests that are answered at a time; more are closed.
 const CLIENTS_MAX: usize = 16;

@@ -6,9 +6,10 @@ use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use napier_door::{Door, DoorConfig, EngineAt, Reach, SocketView};
-use napier_linux::process::{Program, Signals};
+use napier_door::{Door, DoorConfig, EngineAt, Reach, ShownEngine, SocketView};
+use napier_linux::process::{HeldSends, Program, Signals};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
@@ -75,13 +76,17 @@ impl Stand {
 
     /// A part of the script, and what it says.
     fn program(&self, args: &[&str]) -> (Started, BufReader<PipeReader>) {
+        self.program_with(HeldSends::None, args)
+    }
+
+    fn program_with(&self, sends: HeldSends, args: &[&str]) -> (Started, BufReader<PipeReader>) {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let mut command = Command::new(python());
         command.args(["-u", PROGRAMS]).args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
         let start = || {
             let engine = EngineAt::find(None).expect("it is open");
             let signals = Signals::take().expect("a descriptor");
-            let (program, ends) = Program::start_held(&mut command, &signals, engine.pid()).expect("it starts");
+            let (program, ends) = Program::start_held(&mut command, &signals, engine.pid(), sends).expect("it starts");
             let _served = engine.serve(python(), &ends).expect("it is served");
             program.pid()
         };
@@ -101,7 +106,11 @@ impl Stand {
 
     /// All that a program said.
     fn ended(&self, args: &[&str]) -> String {
-        let (_started, mut said) = self.program(args);
+        self.ended_with(HeldSends::None, args)
+    }
+
+    fn ended_with(&self, sends: HeldSends, args: &[&str]) -> String {
+        let (_started, mut said) = self.program_with(sends, args);
         let mut all = String::new();
         said.read_to_string(&mut all).expect("it speaks");
         all
@@ -111,9 +120,13 @@ impl Stand {
         peer::connect(&self.pair, port)
     }
 
-    fn sockets(&self) -> Vec<SocketView> {
-        let ask = || EngineAt::find(None).expect("it is open").show().expect("they are shown").sockets;
+    fn shown(&self) -> ShownEngine {
+        let ask = || EngineAt::find(None).expect("it is open").show().expect("they are shown");
         self.pair.left().netns().run(ask).expect("entered")
+    }
+
+    fn sockets(&self) -> Vec<SocketView> {
+        self.shown().sockets
     }
 }
 
@@ -258,6 +271,43 @@ fn errors_and_options_have_the_kernels_numbers() {
     let expected = "accept EINVAL\nbind ok\nagain EINVAL\ntaken EADDRINUSE\nfree ok\nlisten ok\nconnect EISCONN\npeer ENOTCONN\nnone EAGAIN\n\
                     nodelay ok\nulp ENOENT\nfastopen EOPNOTSUPP\nlinger ok\n1 1\nTrue ('10.79.0.9', 7070)\nfamily ";
     assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn an_address_on_a_connection_is_ignored_if_such_calls_are_held() {
+    let test = "an_address_on_a_connection_is_ignored_if_such_calls_are_held";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (listener, port) = peer::listen(&stand.pair);
+    let serving = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            // There is no room for a while.
+            std::thread::sleep(Duration::from_millis(100));
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).expect("all");
+            stream.write_all(&got).expect("sent");
+        }
+    });
+    let said = |sends| stand.ended_with(sends, &["sends_with_address", &port]);
+    assert_eq!(said(HeldSends::None), "EISCONN\nEISCONN\n");
+    assert_eq!(said(HeldSends::Addressed), "EPIPE\nok\nTrue 4\n");
+    serving.join().expect("served");
+}
+
+#[test]
+fn a_call_that_waits_beyond_the_limit_is_refused_and_counted() {
+    let test = "a_call_that_waits_beyond_the_limit_is_refused_and_counted";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (_program, mut said) = stand.program(&["waits_too_often", "7010"]);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "ENOBUFS\n");
+    let counts = stand.shown().counts;
+    let over: Vec<_> = counts.over.iter().collect();
+    assert_eq!(over, [("calls that wait (256, or 16 of one socket)", 1)]);
+    // The others have their place: a connection reaches one of them.
+    let _stream = stand.connect(7010).expect("connected");
+    eventually("it is accepted", || stand.shown().counts.accepted == 1);
 }
 
 #[test]

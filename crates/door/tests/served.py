@@ -259,7 +259,10 @@ def mixed():
 
 def anything(seed):
     """Calls with arguments and memory as a program that means harm would make them, many of them ended by signals."""
-    import ctypes, random
+    import ctypes, random, tempfile
+    # It binds Unix sockets as well, to any name.
+    folder = tempfile.TemporaryDirectory()
+    os.chdir(folder.name)
     dice, call = random.Random(seed), ctypes.CDLL(None, use_errno=True).syscall
     numbers = {'x86_64': (41, 49, 50, 43, 288, 42, 51, 52, 55, 54), 'aarch64': (198, 200, 201, 202, 242, 203, 204, 205, 209, 208)}[os.uname().machine]
     make, bind, listen, accept, accept4, connect, name, peer, get, put = numbers
@@ -303,6 +306,46 @@ def anything(seed):
         fds = fds or [3]
     signal.setitimer(signal.ITIMER_REAL, 0)
     print('done', made > 20)
+
+
+def sends_with_address(port):
+    """As sockperf's server does: the address is given once more on a connection."""
+    s, c, peer = socket.socket(), socket.create_connection((PEER, port)), (PEER, port)
+    data, sent, got = bytes(range(250)) * 20000, 0, b''
+    for one, part in ((s, b'x'), (c, b'')):
+        try:
+            one.sendto(part, socket.MSG_NOSIGNAL, peer)
+            print('ok')
+        except OSError as error:
+            print(name(error))
+            if one is c:
+                return
+    while sent < len(data):
+        # More than there is room for at once: it waits.
+        sent += c.sendto(memoryview(data)[sent:], peer)
+    c.shutdown(socket.SHUT_WR)
+    while part := c.recv(1 << 20):
+        got += part
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    print(got == data, datagrams.sendto(b'four', peer))
+
+
+def waits_too_often(port):
+    """Threads that wait for connections, more than may."""
+    s, errors = listener(port), []
+
+    def accept():
+        try:
+            s.accept()
+        except OSError as error:
+            errors.append(name(error))
+
+    for _ in range(257):
+        threading.Thread(target=accept, daemon=True).start()
+    while not errors:
+        time.sleep(0.01)
+    print(*errors)
+    time.sleep(600)
 
 
 def shares_port():

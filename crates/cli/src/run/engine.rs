@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use napier_door::EngineAt;
-use napier_linux::process::{Program, Signals};
+use napier_linux::process::{HeldSends, Program, Signals};
 
 use super::live::pass_on;
 use super::{RunArgs, not_started, startable};
@@ -31,7 +31,8 @@ pub(super) fn run(args: &RunArgs, name: Option<&str>, interrupted: &AtomicBool) 
     }
     let mut command = Command::new(program);
     command.args(rest);
-    let (mut running, ends) = match Program::start_held(&mut command, &signals, engine.pid()) {
+    let sends = if args.hold_sendto { HeldSends::Addressed } else { HeldSends::None };
+    let (mut running, ends) = match Program::start_held(&mut command, &signals, engine.pid(), sends) {
         Ok(started) => started,
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
             bail!("another supervisor holds calls of this command already: run it outside of that")

@@ -10,7 +10,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::ServedProgram;
 use super::calls::About;
 use super::connect::WATCHED;
+use super::send::Sends;
 use super::socket::{Behind, Listening, ProgramSocket, pair};
+use crate::limits::{self, WAITING_MAX, WAITING_OF_ONE};
 use crate::relay::Relay;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
@@ -50,6 +52,7 @@ impl ServedProgram<'_> {
                 // Before the call returns: what the program looks at then is not readable for the sake of this one.
                 let _ = recv(&about.copy, &mut [0_u8; 1], RecvFlags::DONTWAIT);
             }
+            self.waiting -= 1;
             drop(about.copy);
             if let Delivered::No(stream) = self.deliver(token, held, stream, peer) {
                 self.put_back(token, stream, peer);
@@ -67,9 +70,10 @@ impl ServedProgram<'_> {
         }
         if !blocks || !self.notifier.keep(&mut held) {
             if blocks {
-                self.shown.note(|counts| counts.over_limit("held calls"));
+                self.shown.note(|counts| counts.over_limit(limits::HELD));
             }
-            return self.answer(held, Err(libc::EAGAIN));
+            // Source: `accept(2)`.
+            return self.answer(held, Err(if blocks { libc::ENOBUFS } else { libc::EAGAIN }));
         }
         match self.listening(token) {
             Some(listening) => listening.accepts.push_back(held),
@@ -88,9 +92,15 @@ impl ServedProgram<'_> {
     pub(super) fn take_connections(&mut self, token: u64) {
         // Each turn takes one connection, and at most a backlog of them may wait.
         loop {
+            let all = self.waiting;
             let Some(listening) = self.listening(token) else { return };
             if listening.waiting.len() >= listening.backlog {
                 return;
+            }
+            // A program that does not accept from one listener has room at the others; what waits longer waits in the engine, within its backlog.
+            let is_over = all >= WAITING_MAX && listening.waiting.len() >= WAITING_OF_ONE;
+            if is_over {
+                return self.shown.note(|counts| counts.over_limit(limits::WAITING));
             }
             let Ok((stream, peer)) = listening.listener.accept() else { return };
             if stream.set_nonblocking(true).is_err() {
@@ -111,6 +121,7 @@ impl ServedProgram<'_> {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Listener(listening) = &mut socket.behind else { return };
         listening.waiting.push_back((stream, peer));
+        self.waiting += 1;
         listening.announce_to(&socket.own);
         self.show(token);
     }
@@ -119,6 +130,7 @@ impl ServedProgram<'_> {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Listener(listening) = &mut socket.behind else { return };
         listening.waiting.push_front((stream, peer));
+        self.waiting += 1;
         listening.announce_to(&socket.own);
     }
 
@@ -135,7 +147,7 @@ impl ServedProgram<'_> {
         };
         let (is_v6, options) = (socket.is_v6, socket.options.clone());
         if self.sockets.is_full() {
-            self.shown.note(|counts| counts.over_limit("sockets"));
+            self.shown.note(|counts| counts.over_limit(limits::SOCKETS));
             self.answer(held, Err(libc::ENFILE));
             return Delivered::No(stream);
         }
@@ -154,7 +166,16 @@ impl ServedProgram<'_> {
         }
         let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
         let behind = Behind::Nothing;
-        let socket = ProgramSocket { own, inode, is_v6, options, behind, seen: (held.tid(), -1), unheard: None };
+        let socket = ProgramSocket {
+            own,
+            inode,
+            is_v6,
+            options,
+            behind,
+            seen: (held.tid(), -1),
+            unheard: None,
+            sends: Sends::default(),
+        };
         let Some(token) = self.give(held, socket, theirs, flags) else {
             // The pair is closed on this side by the program's, which was never there.
             let left = self.sockets.of_inode(inode);
@@ -166,7 +187,7 @@ impl ServedProgram<'_> {
         let socket = self.sockets.get(token).expect("it was given");
         socket.behind = Behind::Connection(Box::new(Relay::new(stream)));
         if watched.is_err() {
-            self.shown.note(|counts| counts.over_limit("watched sockets"));
+            self.shown.note(|counts| counts.over_limit(limits::WATCHED));
             self.fail(token, libc::ECONNABORTED);
             return Delivered::Yes;
         }

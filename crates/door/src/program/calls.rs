@@ -9,8 +9,10 @@ use napier_runtime::socket::{ReusePort, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::ServedProgram;
+use super::send::Sends;
 use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
+use crate::limits;
 use crate::rules::options::KeptOptions;
 use crate::rules::reach::{Whose, why_left};
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
@@ -64,6 +66,7 @@ impl ServedProgram<'_> {
             SocketCall::GetPeerName => self.peer_name(&about),
             SocketCall::GetSockOpt => self.get_option(&about),
             SocketCall::SetSockOpt => self.set_option(&about),
+            SocketCall::SendTo => self.send_to(about),
         }
     }
 
@@ -78,7 +81,7 @@ impl ServedProgram<'_> {
             Ok(found) => found,
             // Whose it is, is not known.
             Err(error) if is_lack(&error) => {
-                self.shown.note(|counts| counts.over_limit("descriptors and memory of the engine"));
+                self.shown.note(|counts| counts.over_limit(limits::DESCRIPTORS));
                 self.answer(held, Err(libc::ENOBUFS));
                 return None;
             }
@@ -117,6 +120,7 @@ impl ServedProgram<'_> {
                 self.answer(held, Err(if error == 0 { libc::ECONNABORTED } else { error }));
             }
             Some(SocketCall::GetPeerName) if self.errors.has(inode) => self.answer(held, Err(libc::ENOTCONN)),
+            Some(SocketCall::SendTo) if self.errors.has(inode) => self.answer(held, Err(libc::EPIPE)),
             _ => self.leave_to_kernel(held),
         }
     }
@@ -136,7 +140,7 @@ impl ServedProgram<'_> {
             return self.leave_to_kernel(held);
         }
         if self.sockets.is_full() {
-            self.shown.note(|counts| counts.over_limit("sockets"));
+            self.shown.note(|counts| counts.over_limit(limits::SOCKETS));
             return self.answer(held, Err(libc::ENFILE));
         }
         let (theirs, own, inode) = match pair() {
@@ -151,6 +155,7 @@ impl ServedProgram<'_> {
             behind: Behind::Nothing,
             seen: (held.tid(), -1),
             unheard: None,
+            sends: Sends::default(),
         };
         self.give(held, socket, theirs, flags);
     }

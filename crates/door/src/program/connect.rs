@@ -8,8 +8,10 @@ use napier_runtime::socket::TcpStream;
 
 use super::ServedProgram;
 use super::calls::About;
+use super::send::{self, Sends, send_for};
 use super::socket::Behind;
 use crate::address::WrittenAddress;
+use crate::limits;
 use crate::relay::Relay;
 use crate::rules::reach::why_left;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
@@ -64,7 +66,7 @@ impl ServedProgram<'_> {
             Err(error) => return self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENETUNREACH))),
         };
         if self.context.add(&stream, WATCHED, token).is_err() {
-            self.shown.note(|counts| counts.over_limit("watched sockets"));
+            self.shown.note(|counts| counts.over_limit(limits::WATCHED));
             return self.answer(held, Err(libc::ENOBUFS));
         }
         // What the program wrote before has no reader; what it cannot write now keeps it from being told that it could.
@@ -93,8 +95,8 @@ impl ServedProgram<'_> {
         }
         *self.waits(token).expect("it was there") = waits;
         if !is_kept {
-            self.shown.note(|counts| counts.over_limit("held calls"));
-            self.answer(held, Err(libc::EALREADY));
+            self.shown.note(|counts| counts.over_limit(limits::HELD));
+            self.answer(held, Err(libc::ENOBUFS));
         }
     }
 
@@ -103,6 +105,68 @@ impl ServedProgram<'_> {
         match &mut self.sockets.get(token)?.behind {
             Behind::Handshake { waits, .. } => Some(waits),
             Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Connection(_) => None,
+        }
+    }
+
+    /// `sendto` with an address.
+    pub(super) fn send_to(&mut self, about: About) {
+        let (token, held) = (about.token, about.held);
+        if let Some(flag) = send::refused(held.int(3)) {
+            self.shown.note(|counts| counts.refused(flag.into()));
+            return self.answer(held, Err(libc::EOPNOTSUPP));
+        }
+        let socket = self.sockets.get(token).expect("it was found");
+        let result = match verdict(socket.stage(), AskedOfSocket::SendTo) {
+            // Those that wait are before it.
+            Verdict::Act if socket.sends.0.is_empty() => send_for(self.notifier, &held, &about.copy, &mut self.scratch),
+            Verdict::Act | Verdict::Wait => Err(libc::EAGAIN),
+            Verdict::Refuse(error) => Err(error),
+            Verdict::Done | Verdict::HandOver => unreachable!("no row of the table says so"),
+        };
+        let waits = result == Err(libc::EAGAIN) && held.int(3) & libc::MSG_DONTWAIT == 0 && about.blocks();
+        drop(about.copy);
+        if waits { self.wait_to_send(token, held) } else { self.answer_of(token, held, result) }
+    }
+
+    fn wait_to_send(&mut self, token: u64, mut held: HeldSocketCall) {
+        let before = self.sockets.get(token).map(|socket| std::mem::take(&mut socket.sends.0)).unwrap_or_default();
+        // Calls that signals have ended leave nothing behind.
+        let mut sends = Sends(self.still_waiting(before));
+        let is_kept = !sends.is_full() && self.notifier.keep(&mut held);
+        if is_kept {
+            sends.0.push(held);
+        }
+        self.sockets.get(token).expect("it was found").sends = sends;
+        if !is_kept {
+            self.shown.note(|counts| counts.over_limit(limits::HELD));
+            self.answer(held, Err(libc::ENOBUFS));
+        }
+    }
+
+    /// Goes on with the calls that wait for room in a connection, the oldest first.
+    pub(super) fn send_again(&mut self, token: u64) {
+        let Some(socket) = self.sockets.get(token) else { return };
+        if socket.sends.0.is_empty() {
+            return;
+        }
+        let (of, waiting) = (socket.inode, std::mem::take(&mut socket.sends.0));
+        let waiting: Vec<HeldSocketCall> = self.still_waiting(waiting);
+        let mut left = Vec::new();
+        for held in waiting {
+            if !left.is_empty() {
+                left.push(held);
+                continue;
+            }
+            let copy = send::copy_of(self.notifier, &held, of);
+            // Another thread of the program has closed the number.
+            let result = copy.map_or(Err(libc::EBADF), |copy| send_for(self.notifier, &held, &copy, &mut self.scratch));
+            match result {
+                Err(libc::EAGAIN) => left.push(held),
+                result => self.answer_of(token, held, result),
+            }
+        }
+        if let Some(socket) = self.sockets.get(token) {
+            socket.sends.0 = left;
         }
     }
 
@@ -138,6 +202,8 @@ impl ServedProgram<'_> {
         // The socket is as good as new.
         if let Some(socket) = self.sockets.get(token) {
             Self::drain(&socket.own, filled, &mut self.scratch);
+            let sends = std::mem::take(&mut socket.sends.0);
+            sends.into_iter().for_each(|held| self.answer(held, Err(libc::EPIPE)));
         }
         self.show(token);
     }

@@ -4,6 +4,7 @@
 mod accept;
 mod calls;
 mod connect;
+mod send;
 mod settings;
 mod socket;
 mod turn;
@@ -22,10 +23,10 @@ use napier_runtime::event::EventContext;
 use napier_runtime::socket::{NetNs, SocketOption};
 use rustix::event::epoll;
 
-use crate::relay::CHUNK_BYTES;
+use crate::limits::SOCKETS_MAX;
+use crate::relay::{CHUNK_BYTES, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
-pub use socket::SOCKETS_MAX;
 use socket::{Behind, LastErrors, ProgramSocket, Sockets};
 
 /// What all programs have of the engine.
@@ -51,6 +52,10 @@ struct ServedProgram<'n> {
     /// Connections with more to do.
     again: VecDeque<u64>,
     scratch: Box<[u8; CHUNK_BYTES]>,
+    /// For bytes that are left over.
+    room: Room,
+    /// Connections that wait at all listeners.
+    waiting: usize,
     shown: Arc<ShownProgram>,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
@@ -134,6 +139,8 @@ impl<'n> ServedProgram<'n> {
             errors: LastErrors::default(),
             again: VecDeque::new(),
             scratch: Box::new([0; CHUNK_BYTES]),
+            room: Room::default(),
+            waiting: 0,
             shown: shown.clone(),
             is_over: false,
         })
@@ -156,8 +163,12 @@ impl<'n> ServedProgram<'n> {
     fn remove(&mut self, token: u64) {
         self.shown.remove(token);
         let Some(socket) = self.sockets.remove(token) else { return };
+        for held in socket.sends.0 {
+            self.answer(held, Err(libc::EPIPE));
+        }
         let calls: Vec<HeldSocketCall> = match socket.behind {
             Behind::Listener(listening) => {
+                self.waiting -= listening.waiting.len();
                 // As those that no program accepts (`net/ipv4/inet_connection_sock.c inet_csk_listen_stop`).
                 for (stream, _) in &listening.waiting {
                     let _ = stream.set_linger(Some(Duration::ZERO));
@@ -166,7 +177,7 @@ impl<'n> ServedProgram<'n> {
             }
             Behind::Handshake { waits, .. } => waits,
             Behind::Connection(relay) => {
-                relay.close();
+                relay.close(&mut self.room);
                 Vec::new()
             }
             Behind::Nothing | Behind::Place { .. } => Vec::new(),

@@ -9,12 +9,11 @@ use napier_linux::process::HeldSocketCall;
 use napier_runtime::socket::{TcpListener, TcpStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use super::send::Sends;
+use crate::limits::SOCKETS_MAX;
 use crate::relay::Relay;
 use crate::rules::Stage;
 use crate::rules::options::KeptOptions;
-
-/// Sockets that one program may have at a time; more get `ENFILE`.
-pub const SOCKETS_MAX: usize = 4096;
 
 /// What stands behind a program's socket.
 pub(super) enum Behind {
@@ -59,6 +58,8 @@ pub(super) struct ProgramSocket {
     pub(super) seen: (u32, i32),
     /// A call whose answer the program did not hear, and that answer: it will be made again.
     pub(super) unheard: Option<(HeldSocketCall, Result<i32, i32>)>,
+    /// Calls that wait for room.
+    pub(super) sends: Sends,
 }
 
 impl ProgramSocket {
@@ -220,6 +221,7 @@ mod tests {
             behind: Behind::Nothing,
             seen: (0, 0),
             unheard: None,
+            sends: Sends::default(),
         }
     }
 

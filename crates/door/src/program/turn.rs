@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::ServedProgram;
 use super::socket::{Behind, inode};
+use crate::limits;
 use crate::relay::{CHUNK_BYTES, Flow};
 
 /// Tokens that are no socket's: their generation is beyond all.
@@ -150,16 +151,21 @@ impl ServedProgram<'_> {
     pub(super) fn pump(&mut self, token: u64) {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Connection(relay) = &mut socket.behind else { return };
-        match relay.pump(rustix::fd::AsFd::as_fd(&socket.own), &mut self.scratch) {
+        let flow = relay.pump(rustix::fd::AsFd::as_fd(&socket.own), &mut self.scratch, &mut self.room);
+        if self.room.was_short() {
+            self.shown.note(|counts| counts.over_limit(limits::BYTES));
+        }
+        match flow {
             Flow::Idle => {}
             Flow::More => {
                 if !self.again.contains(&token) {
                     self.again.push_back(token);
                 }
             }
-            Flow::Closed => self.remove(token),
-            Flow::Failed(error) => self.fail(token, error),
+            Flow::Closed => return self.remove(token),
+            Flow::Failed(error) => return self.fail(token, error),
         }
+        self.send_again(token);
     }
 
     /// A connection has ended with an error, which the program is to see: a pair whose other end is closed with bytes unread gives ECONNRESET

@@ -8,6 +8,8 @@
 //!   \--bind or connect to what is not the engine's--> the kernel's socket in its place (gone from here)
 //! ```
 
+#[cfg(test)]
+mod kernel_tests;
 pub(crate) mod options;
 pub(crate) mod reach;
 #[cfg(test)]
@@ -44,6 +46,8 @@ pub(crate) enum AskedOfSocket {
     /// `connect` with `AF_UNSPEC`.
     Dissolve,
     PeerName,
+    /// `sendto` with an address, which TCP ignores once there is a connection.
+    SendTo,
 }
 
 /// What is to be done.
@@ -63,7 +67,7 @@ pub(crate) enum Verdict {
 }
 
 /// The table. Source: `net/ipv4/af_inet.c` `__inet_bind`, `inet_listen`, `__inet_stream_connect`, `inet_getname`;
-/// `net/ipv4/inet_connection_sock.c` `inet_csk_accept`.
+/// `net/ipv4/inet_connection_sock.c` `inet_csk_accept`; `net/ipv4/tcp.c` `tcp_sendmsg_locked`, `net/core/stream.c` `sk_stream_wait_connect`.
 pub(crate) const fn verdict(stage: Stage, asked: AskedOfSocket) -> Verdict {
     use Verdict::{Act, Done, HandOver, Refuse, Wait};
     match (stage, asked) {
@@ -99,5 +103,9 @@ pub(crate) const fn verdict(stage: Stage, asked: AskedOfSocket) -> Verdict {
         (Stage::Fresh | Stage::Bound { .. } | Stage::Listening | Stage::Connecting, AskedOfSocket::PeerName) => {
             Refuse(libc::ENOTCONN)
         }
+
+        (Stage::Connected, AskedOfSocket::SendTo) => Act,
+        (Stage::Connecting, AskedOfSocket::SendTo) => Wait,
+        (Stage::Fresh | Stage::Bound { .. } | Stage::Listening, AskedOfSocket::SendTo) => Refuse(libc::EPIPE),
     }
 }

@@ -1,10 +1,10 @@
-//! KeptOptions of a program's socket: who has which, and what was set. Source of numbers and values: `include/uapi/asm-generic/socket.h`,
+//! Options of a program's socket: who has which, and what was set. Source of numbers and values: `include/uapi/asm-generic/socket.h`,
 //! `include/uapi/linux/tcp.h`, `net/core/sock.c` `sk_setsockopt`, `net/ipv4/tcp.c` `do_tcp_setsockopt`.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// KeptOptions that are remembered for a socket; more are refused with `ENOBUFS`.
+/// Options that are remembered for a socket; more are refused with `ENOBUFS`.
 const SET_MAX: usize = 32;
 /// Longest value that is remembered, in bytes.
 const VALUE_BYTES_MAX: usize = 16;

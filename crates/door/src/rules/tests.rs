@@ -12,7 +12,7 @@ const STAGES: [Stage; 6] = [
     Stage::Connected,
 ];
 
-const ASKED: [AskedOfSocket; 10] = [
+const ASKED: [AskedOfSocket; 11] = [
     AskedOfSocket::Bind(Whose::Engine),
     AskedOfSocket::Bind(Whose::Kernel),
     AskedOfSocket::Listen,
@@ -23,6 +23,7 @@ const ASKED: [AskedOfSocket; 10] = [
     AskedOfSocket::Connect(Whose::Kernel, false),
     AskedOfSocket::Dissolve,
     AskedOfSocket::PeerName,
+    AskedOfSocket::SendTo,
 ];
 
 /// One row for each stage, one column for each of `ASKED`.
@@ -34,13 +35,14 @@ fn each_call_in_each_state_has_its_answer() {
     let unreachable = Refuse(libc::ENETUNREACH);
     let not_connected = Refuse(libc::ENOTCONN);
     let cannot = Refuse(libc::EOPNOTSUPP);
+    let pipe = Refuse(libc::EPIPE);
     let table = [
-        [Act, HandOver, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected],
-        [inval, inval, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected],
-        [inval, inval, Act, inval, Act, Act, unreachable, unreachable, Done, not_connected],
-        [inval, inval, Act, Act, is_connected, is_connected, is_connected, is_connected, cannot, not_connected],
-        [inval, inval, inval, inval, Wait, already, Wait, already, cannot, not_connected],
-        [inval, inval, inval, inval, is_connected, is_connected, is_connected, is_connected, cannot, Act],
+        [Act, HandOver, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected, pipe],
+        [inval, inval, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected, pipe],
+        [inval, inval, Act, inval, Act, Act, unreachable, unreachable, Done, not_connected, pipe],
+        [inval, inval, Act, Act, is_connected, is_connected, is_connected, is_connected, cannot, not_connected, pipe],
+        [inval, inval, inval, inval, Wait, already, Wait, already, cannot, not_connected, Wait],
+        [inval, inval, inval, inval, is_connected, is_connected, is_connected, is_connected, cannot, Act, Act],
     ];
     for (stage, row) in STAGES.into_iter().zip(table) {
         for (asked, expected) in ASKED.into_iter().zip(row) {
@@ -56,6 +58,7 @@ fn after(stage: Stage, asked: AskedOfSocket) -> Vec<Stage> {
         (AskedOfSocket::Listen, Act) => vec![Stage::Listening, stage],
         (AskedOfSocket::Connect(_, true), Act) => vec![Stage::Connected, Stage::Fresh, Stage::Connecting],
         (AskedOfSocket::Connect(_, false), Act) => vec![Stage::Connecting, Stage::Fresh],
+        (AskedOfSocket::SendTo, Wait) => vec![stage],
         (_, Wait) => vec![Stage::Connected, Stage::Fresh],
         (_, HandOver) => vec![],
         (_, Act | Done | Refuse(_)) => vec![stage],

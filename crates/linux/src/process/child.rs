@@ -5,12 +5,12 @@ use std::process::Command;
 
 use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
-use super::notifier::NotifierEnds;
+use super::notifier::{HeldSends, NotifierEnds};
 use super::signals::Signals;
 use super::strict::Strict;
 use super::tree::{descendants, hold};
 use crate::descriptors::ProgramSettings;
-use crate::sys::held;
+use crate::sys::{held, seccomp};
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,12 @@ impl Program {
     /// # Errors
     /// It cannot be started, this kernel has no notifications of system calls (Linux 5.14), or another supervisor holds calls of this process
     /// already (EBUSY).
-    pub fn start_held(command: &mut Command, signals: &Signals, supervisor: u32) -> io::Result<(Self, NotifierEnds)> {
+    pub fn start_held(
+        command: &mut Command,
+        signals: &Signals,
+        supervisor: u32,
+        sends: HeldSends,
+    ) -> io::Result<(Self, NotifierEnds)> {
         let of = i32::try_from(supervisor).ok().and_then(rustix::process::Pid::from_raw);
         let supervisor =
             rustix::process::pidfd_open(of.ok_or(io::ErrorKind::InvalidInput)?, rustix::process::PidfdFlags::empty())?;
@@ -86,7 +91,11 @@ impl Program {
         let keeper = crate::sys::keeper::start_for(&supervisor, &held::Unanswered::map(&page)?)?;
         set_child_subreaper(Some(rustix::process::getpid()))?;
         signals.leave_to(command);
-        let (child, listener) = crate::sys::seccomp::spawn(command, &crate::sys::seccomp::OF_SOCKETS, keeper)?;
+        let more: &[i32] = match sends {
+            HeldSends::None => &[],
+            HeldSends::Addressed => &[seccomp::SENDTO],
+        };
+        let (child, listener) = seccomp::spawn(command, &[&seccomp::OF_SOCKETS[..], more].concat(), keeper)?;
         Ok((Self { pid: child.id(), ended: None, is_over: false }, NotifierEnds { listener, page }))
     }
 

@@ -9,6 +9,7 @@
 //! another's. So whatever was read for a call counts only if [`Notifier::is_waiting`] says so afterwards.
 
 mod caller;
+mod kinds;
 
 use std::fs::{self, File};
 use std::io;
@@ -20,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
+pub use kinds::{HeldSends, SocketCall};
 
 /// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
@@ -33,67 +35,6 @@ pub struct NotifierEnds {
     pub listener: OwnedFd,
     /// Where the ids of calls are written that are not answered yet.
     pub page: OwnedFd,
-}
-
-/// Which call is held.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum SocketCall {
-    /// `socket`.
-    Socket,
-    /// `bind`.
-    Bind,
-    /// `listen`.
-    Listen,
-    /// `accept`.
-    Accept,
-    /// `accept4`.
-    Accept4,
-    /// `connect`.
-    Connect,
-    /// `getsockname`.
-    GetSockName,
-    /// `getpeername`.
-    GetPeerName,
-    /// `getsockopt`.
-    GetSockOpt,
-    /// `setsockopt`.
-    SetSockOpt,
-}
-
-impl SocketCall {
-    const ALL: [(i64, Self); 10] = [
-        (libc::SYS_socket, Self::Socket),
-        (libc::SYS_bind, Self::Bind),
-        (libc::SYS_listen, Self::Listen),
-        (libc::SYS_accept, Self::Accept),
-        (libc::SYS_accept4, Self::Accept4),
-        (libc::SYS_connect, Self::Connect),
-        (libc::SYS_getsockname, Self::GetSockName),
-        (libc::SYS_getpeername, Self::GetPeerName),
-        (libc::SYS_getsockopt, Self::GetSockOpt),
-        (libc::SYS_setsockopt, Self::SetSockOpt),
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Socket => "socket",
-            Self::Bind => "bind",
-            Self::Listen => "listen",
-            Self::Accept => "accept",
-            Self::Accept4 => "accept4",
-            Self::Connect => "connect",
-            Self::GetSockName => "getsockname",
-            Self::GetPeerName => "getpeername",
-            Self::GetSockOpt => "getsockopt",
-            Self::SetSockOpt => "setsockopt",
-        }
-    }
-
-    fn of(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|(call, _)| *call == i64::from(number)).map(|(_, call)| call)
-    }
 }
 
 /// A call that is held.

@@ -46,6 +46,8 @@ pub(crate) const OF_SOCKETS: [i32; 11] = [
     libc::SYS_setsockopt as i32,
     MAKE_RING,
 ];
+/// `sendto`, which is held only if it names an address.
+pub(crate) const SENDTO: i32 = libc::SYS_sendto as i32;
 /// `IORING_REGISTER_ENABLE_RINGS`, and the same with a ring that the thread has registered (`IORING_REGISTER_USE_REGISTERED_RING`).
 /// Source: `include/uapi/linux/io_uring.h`.
 const ENABLE: [u32; 2] = [12, 12 | 1 << 31];
@@ -72,9 +74,11 @@ const ARCH_AT: u32 = 4;
 /// The lower half of the first argument, and of the second.
 const DOMAIN_AT: u32 = 16;
 const SECOND_AT: u32 = 24;
+/// The two halves of the fifth argument: the lower one first, in both instruction sets.
+const FIFTH_AT: [u32; 2] = [48, 52];
 
-/// A filter that holds those calls, `socket` only for IPv4 and IPv6, `io_uring_register` only to enable a ring, `epoll_create1` only if it is
-/// the program's and not that of the library in it. Another instruction set's calls, and those of x32, pass.
+/// A filter that holds those calls, `socket` only for IPv4 and IPv6, `io_uring_register` only to enable a ring, `sendto` only with an address that is
+/// not null, `epoll_create1` only if it is the program's and not that of the library in it. Another instruction set's calls, and those of x32, pass.
 fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF};
     let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
@@ -95,6 +99,15 @@ fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
             program.push(load(at));
             program.push(is(first, 1, 0));
             program.push(is(second, 0, 1));
+            program.push(answer(SECCOMP_RET_USER_NOTIF));
+            program.push(answer(SECCOMP_RET_ALLOW));
+        } else if *call == SENDTO {
+            let [low, high] = FIFTH_AT;
+            program.push(is(call.cast_unsigned(), 0, 6));
+            program.push(load(low));
+            program.push(is(0, 0, 2));
+            program.push(load(high));
+            program.push(is(0, 1, 0));
             program.push(answer(SECCOMP_RET_USER_NOTIF));
             program.push(answer(SECCOMP_RET_ALLOW));
         } else if *call == EPOLL_CREATE1 {
@@ -266,4 +279,62 @@ pub(crate) fn socket_as(user: u32, group: u32, domain: i32, kind: i32, protocol:
     }
     // SAFETY: the descriptor is new, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a filter says of a call: the few instructions that `filter` makes.
+    fn said(program: &[libc::sock_filter], arch: u32, number: i32, arguments: [u64; 6]) -> u32 {
+        let word = |at: u32| match at {
+            NUMBER_AT => number.cast_unsigned(),
+            ARCH_AT => arch,
+            at => (arguments[(at as usize - 16) / 8] >> (8 * (at % 8))) as u32,
+        };
+        let (mut accumulator, mut at) = (0, 0);
+        // Jumps lead forwards only.
+        loop {
+            let one = program[at];
+            at += 1;
+            match u32::from(one.code) {
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => accumulator = word(one.k),
+                code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
+                    at += usize::from(if accumulator == one.k { one.jt } else { one.jf });
+                }
+                code if code == libc::BPF_RET | libc::BPF_K => return one.k,
+                code => panic!("instruction {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_holds_what_it_should_and_nothing_else() {
+        use libc::{SECCOMP_RET_ALLOW as ALLOW, SECCOMP_RET_USER_NOTIF as HELD};
+        let with_sends: Vec<i32> = OF_SOCKETS.into_iter().chain([SENDTO]).collect();
+        let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+        let at = |address| [3, 0x1000, 8, 0, address, 16];
+        let domain = |domain: i32| [u64::from(domain.cast_unsigned()), 1, 0, 0, 0, 0];
+        // With `sendto` in the list, and without.
+        let table = [
+            (SENDTO, at(0), ALLOW, ALLOW),
+            (SENDTO, at(0x7fff_0000), HELD, ALLOW),
+            (SENDTO, at(0x7fff_0000_0000), HELD, ALLOW),
+            (SENDTO, at(0x7fff_1234_5678), HELD, ALLOW),
+            (SOCKET, domain(libc::AF_INET), HELD, HELD),
+            (SOCKET, domain(libc::AF_INET6), HELD, HELD),
+            (SOCKET, domain(libc::AF_UNIX), ALLOW, ALLOW),
+            (MAKE_RING, [0; 6], refused, refused),
+            (libc::SYS_connect as i32, [0; 6], HELD, HELD),
+            (libc::SYS_setsockopt as i32, [0; 6], HELD, HELD),
+            (libc::SYS_sendmsg as i32, at(1), ALLOW, ALLOW),
+            (libc::SYS_write as i32, at(1), ALLOW, ALLOW),
+        ];
+        for (number, arguments, with, without) in table {
+            let says = |calls: &[i32], arch| said(&filter(calls), arch, number, arguments);
+            assert_eq!(says(&with_sends, ARCH), with, "{number} {arguments:x?}");
+            assert_eq!(says(&OF_SOCKETS, ARCH), without, "{number} {arguments:x?}");
+            assert_eq!(says(&with_sends, ARCH ^ 1), ALLOW, "another instruction set: {number}");
+        }
+    }
 }
