@@ -18,7 +18,7 @@ use crate::Usage;
 use crate::device::{EngineArgs, device};
 
 /// Descriptors of an engine beside those of sockets.
-const DESCRIPTORS: usize = 256;
+const DESCRIPTORS: usize = 512;
 
 /// What is done with an engine that serves programs.
 #[derive(Subcommand)]

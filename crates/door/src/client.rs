@@ -1,26 +1,21 @@
 //! Programs' and people's side of a door.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use napier_linux::process::{NotifierEnds, peer_of};
+use napier_linux::process::peer_of;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recv, sendmsg, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::server::{DoorReply, DoorRequest};
 use crate::view::{DoorCounts, ProgramView, SocketView};
+use crate::wire::{self, ANSWER_BYTES_MAX, DoorReply, DoorRequest};
 use crate::{NAME_BYTES_MAX, NAME_PREFIX, is_name};
 
 /// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of an answer: as many sockets as there can be.
 const PARTS_MAX: usize = 1 << 16;
-/// Longest part, in bytes.
-const ANSWER_BYTES_MAX: usize = 128 << 10;
 /// Connections over which a program is handed over, one after the other, until one is answered.
 const ASKED_MAX: usize = 3;
 
@@ -88,11 +83,13 @@ impl ServedAt {
         if engine.pid != *pid {
             return Err(DoorError::Refused("it is another than the one that served the program".to_owned()));
         }
-        engine.ask(&DoorRequest::Explain { number: self.number }, &mut SendAncillaryBuffer::default())?;
-        match engine.answer()? {
+        engine.ask(&DoorRequest::Explain { number: self.number }, &[])?;
+        match engine.answer()?.0 {
             DoorReply::Program(view) => Ok(view),
             DoorReply::Refused(why) => Err(DoorError::Refused(why)),
-            DoorReply::Served { .. } | DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(confused()),
+            DoorReply::Begun | DoorReply::Served { .. } | DoorReply::Sockets(_) | DoorReply::Counts(_) => {
+                Err(confused())
+            }
         }
     }
 }
@@ -153,23 +150,38 @@ impl EngineAt {
         &self.name
     }
 
-    /// Hands a program over that was started with its calls held. The engine may have closed the connection meanwhile: it waits for a client some
-    /// seconds only, and a program may take longer to begin. Then it is asked by another one.
+    /// Tells the engine that a program is about to be started. The page is for
+    /// [`Program::start_held`](napier_linux::process::Program::start_held).
     ///
     /// # Errors
     /// [`DoorError::Refused`], with why; what the system says.
-    pub fn serve(mut self, program: &str, ends: &NotifierEnds) -> Result<ServedAt, DoorError> {
+    pub fn begin(&self) -> Result<OwnedFd, DoorError> {
+        self.ask(&DoorRequest::Begin, &[])?;
+        match self.answer()? {
+            (DoorReply::Begun, mut fds) if fds.len() == 1 => Ok(fds.remove(0)),
+            (DoorReply::Refused(why), _) => Err(DoorError::Refused(why)),
+            _ => Err(confused()),
+        }
+    }
+
+    /// Hands a program over that was started with its calls held, by their descriptor. The engine may have closed the connection meanwhile, for it
+    /// waits a minute only: then it is asked by another one. The program's keeper has the page of the first: should that engine be killed, a call that
+    /// it has not answered waits until a signal ends it.
+    ///
+    /// # Errors
+    /// [`DoorError::Refused`], with why; what the system says.
+    pub fn serve(mut self, program: &str, held: &OwnedFd) -> Result<ServedAt, DoorError> {
         // A long path has its name at its end.
         let name =
             if program.len() > NAME_BYTES_MAX { program.rsplit('/').next().unwrap_or_default() } else { program };
         let program: String = name.chars().take(NAME_BYTES_MAX).filter(|letter| !letter.is_control()).collect();
         for _ in 1..ASKED_MAX {
-            match self.serve_once(&program, ends) {
+            match self.serve_once(&program, held) {
                 Err(error) if error.is_gone() => self = self.again()?,
                 answer => return answer,
             }
         }
-        self.serve_once(&program, ends)
+        self.serve_once(&program, held)
     }
 
     /// Another connection to the same process: another engine of that name is not the one for whose end the program's keeper waits.
@@ -178,19 +190,16 @@ impl EngineAt {
         if found.pid != self.pid {
             return Err(DoorError::Refused("it is another than the one for which the program was started".to_owned()));
         }
+        found.begin()?;
         Ok(found)
     }
 
-    fn serve_once(&self, program: &str, ends: &NotifierEnds) -> Result<ServedAt, DoorError> {
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = [ends.listener.as_fd(), ends.page.as_fd()];
-        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "there is room for two");
-        self.ask(&DoorRequest::Serve { program: program.to_owned() }, &mut control)?;
-        match self.answer()? {
+    fn serve_once(&self, program: &str, held: &OwnedFd) -> Result<ServedAt, DoorError> {
+        self.ask(&DoorRequest::Serve { program: program.to_owned() }, &[held.as_fd()])?;
+        match self.answer()?.0 {
             DoorReply::Served { number } => Ok(ServedAt { engine: (self.name.clone(), self.pid), number }),
             DoorReply::Refused(why) => Err(DoorError::Refused(why)),
-            DoorReply::Program(_) | DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(confused()),
+            DoorReply::Begun | DoorReply::Program(_) | DoorReply::Sockets(_) | DoorReply::Counts(_) => Err(confused()),
         }
     }
 
@@ -199,33 +208,29 @@ impl EngineAt {
     /// # Errors
     /// As [`serve`](Self::serve).
     pub fn show(self) -> Result<ShownEngine, DoorError> {
-        self.ask(&DoorRequest::Show, &mut SendAncillaryBuffer::default())?;
+        self.ask(&DoorRequest::Show, &[])?;
         let (mut sockets, mut programs) = (Vec::new(), Vec::new());
         for _ in 0..PARTS_MAX {
-            match self.answer()? {
+            match self.answer()?.0 {
                 DoorReply::Sockets(part) => sockets.extend(part),
                 DoorReply::Program(view) => programs.push(view),
                 DoorReply::Counts(counts) => return Ok(ShownEngine { sockets, programs, counts }),
                 DoorReply::Refused(why) => return Err(DoorError::Refused(why)),
-                DoorReply::Served { .. } => break,
+                DoorReply::Begun | DoorReply::Served { .. } => break,
             }
         }
         Err(confused())
     }
 
-    fn ask(&self, request: &DoorRequest, control: &mut SendAncillaryBuffer<'_, '_, '_>) -> Result<(), DoorError> {
-        let text = serde_json::to_vec(request).map_err(io::Error::from)?;
-        let sent = sendmsg(&self.socket, &[io::IoSlice::new(&text)], control, SendFlags::NOSIGNAL);
-        sent.map(drop).map_err(|error| io::Error::from(error).into())
+    fn ask(&self, request: &DoorRequest, fds: &[BorrowedFd<'_>]) -> Result<(), DoorError> {
+        Ok(wire::say(&self.socket, request, fds)?)
     }
 
-    fn answer(&self) -> Result<DoorReply, DoorError> {
-        let mut text = vec![0; ANSWER_BYTES_MAX];
-        let (count, _) = recv(&self.socket, &mut text[..], RecvFlags::empty()).map_err(io::Error::from)?;
-        if count == 0 {
-            return Err(DoorError::Gone(self.name.clone()));
-        }
-        Ok(serde_json::from_slice(&text[..count]).map_err(io::Error::from)?)
+    fn answer(&self) -> Result<(DoorReply, Vec<OwnedFd>), DoorError> {
+        wire::heard(&self.socket, ANSWER_BYTES_MAX).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => DoorError::Gone(self.name.clone()),
+            _ => error.into(),
+        })
     }
 }
 

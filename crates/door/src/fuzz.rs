@@ -7,8 +7,8 @@ use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
 use crate::rules::reach::{Reach, Whose, why_left};
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
-use crate::server::{DoorReply, DoorRequest};
 use crate::view::{DoorCounts, Tally};
+use crate::wire::{DoorReply, DoorRequest};
 
 /// Calls of one script.
 const CALLS_MAX: usize = 400;

@@ -12,7 +12,7 @@
 //! | `rules` | which call in which state gives which answer; which addresses and options are whose |
 //! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
 //! | `program` | the thread of one program, which carries both out |
-//! | `server`, `client` | the door itself: programs come in, sockets are shown |
+//! | `server`, `client`, `wire` | the door itself: programs come in, sockets are shown |
 //!
 //! A program may say anything. Nothing that is read from its memory is believed or kept unbounded: at most [`SOCKETS_MAX`] sockets,
 //! [`HELD_MAX`] held calls, [`WAITING_MAX`] connections that wait and [`BYTES_MAX`] bytes, 64 KiB of one connection, beside what the engine's own buffers have. Its thread reads its memory alone.
@@ -29,6 +29,7 @@ mod relay;
 mod rules;
 mod server;
 mod view;
+mod wire;
 
 pub use client::{DoorError, EngineAt, ServedAt, ShownEngine};
 #[cfg(any(test, feature = "fuzzing"))]

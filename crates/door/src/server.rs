@@ -8,22 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use napier_linux::process::{Notifier, NotifierEnds, peer_of, wait_for_one};
+use napier_linux::process::{HeldPage, Notifier, peer_of, wait_for_one};
 use napier_runtime::control::QueueGet;
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::NetNs;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
-};
-use serde::{Deserialize, Serialize};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 
 use crate::program::{Offer, serve};
 use crate::rules::reach::Reach;
-use crate::view::{DoorCounts, ProgramView, ShownProgram, SocketView};
+use crate::view::{DoorCounts, ProgramView, ShownProgram};
+use crate::wire::{DoorReply, DoorRequest, PART_BYTES_MAX, REQUEST_BYTES_MAX, heard, say};
 use crate::{NAME_PREFIX, is_name};
 
 /// Programs that may be served at a time; more are refused before they begin.
@@ -32,11 +29,10 @@ pub const PROGRAMS_MAX: usize = 64;
 const CLIENTS_MAX: usize = 16;
 /// Of them, those of one user that is neither root nor the engine's: others have room beside them.
 const OF_ONE_USER_MAX: usize = 4;
-/// A client that says nothing, or does not read, for so long is closed. A command speaks only once its program is begun, on a busy machine too.
+/// A client that says nothing, or does not read, for so long is closed.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
-/// Longest request, and longest part of an answer, in bytes.
-pub(crate) const REQUEST_BYTES_MAX: usize = 1024;
-pub(crate) const PART_BYTES_MAX: usize = 32 << 10;
+/// So is one whose program does not begin, on a busy machine too.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(60);
 /// What is kept of a program's name, in bytes.
 const PROGRAM_BYTES_MAX: usize = 64;
 /// Programs that have ended and whose counts are kept.
@@ -116,30 +112,6 @@ impl Programs {
 
 fn of_served((number, program, shown): &(u64, String, Arc<ShownProgram>)) -> ProgramView {
     ProgramView { number: *number, program: program.clone(), is_served: true, counts: shown.counts() }
-}
-
-/// What a client asks for.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum DoorRequest {
-    /// Serve a program whose descriptors come along.
-    Serve { program: String },
-    /// Say which sockets there are.
-    Show,
-    /// Say what the calls of one program came to, which may have ended.
-    Explain { number: u64 },
-}
-
-/// What it is told.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum DoorReply {
-    Served {
-        number: u64,
-    },
-    Refused(String),
-    Program(ProgramView),
-    Sockets(Vec<SocketView>),
-    /// The last part.
-    Counts(DoorCounts),
 }
 
 impl Door {
@@ -249,42 +221,68 @@ impl Within {
         let own = rustix::process::geteuid().as_raw();
         if !(self.offer.for_all_users || user == own || user == 0) {
             let why = "this engine serves programs of its own user and of root alone";
-            let _ = say(client, &DoorReply::Refused(why.to_owned()));
+            let _ = say(client, &DoorReply::Refused(why.to_owned()), &[]);
             return;
         }
-        let Ok((request, fds)) = received(client) else { return };
+        let Ok((request, _)) = heard::<DoorRequest>(client, REQUEST_BYTES_MAX) else { return };
         // A client that does not read hears of nothing.
         let _ = match request {
-            DoorRequest::Serve { program } => match self.serve(program, fds, stop) {
-                Ok(number) => say(client, &DoorReply::Served { number }),
-                Err(why) => say(client, &DoorReply::Refused(why)),
-            },
+            DoorRequest::Begin => {
+                let served = self.begin(client, stop);
+                let reply = served.map_or_else(DoorReply::Refused, |number| DoorReply::Served { number });
+                say(client, &reply, &[])
+            }
+            DoorRequest::Serve { .. } => say(client, &DoorReply::Refused("it has to begin first".to_owned()), &[]),
             DoorRequest::Show => self.show(client),
             DoorRequest::Explain { number } => {
                 let found = self.programs().of_number(number);
                 let none = || DoorReply::Refused("it knows nothing of that program any more".to_owned());
-                say(client, &found.map_or_else(none, DoorReply::Program))
+                say(client, &found.map_or_else(none, DoorReply::Program), &[])
             }
         };
     }
 
+    /// Makes the page for a program's keeper, waits until the program is begun, and serves it; its number, or why not.
+    fn begin(self: &Arc<Self>, client: &OwnedFd, stop: &Arc<OwnedFd>) -> Result<u64, String> {
+        // Before it is started; others may come in meanwhile.
+        if self.programs().served.len() >= PROGRAMS_MAX {
+            return Err(full());
+        }
+        let page = HeldPage::make().map_err(|error| format!("noting its calls: {error}"))?;
+        let said = |error: io::Error| error.to_string();
+        say(client, &DoorReply::Begun, &[page.as_fd()]).map_err(said)?;
+        match wait_for_one(&[stop.as_fd(), client.as_fd()], BEGIN_PATIENCE).map_err(said)? {
+            Some(1) => {}
+            Some(_) => return Err("the engine ends".to_owned()),
+            None => return Err(format!("the program did not begin within {} s", BEGIN_PATIENCE.as_secs())),
+        }
+        match heard(client, REQUEST_BYTES_MAX).map_err(said)? {
+            (DoorRequest::Serve { program }, fds) => self.serve(program, page, fds, stop),
+            _ => Err("a program has to come now".to_owned()),
+        }
+    }
+
     /// Starts the thread of a program, which has this number from now on.
-    fn serve(self: &Arc<Self>, mut program: String, fds: Vec<OwnedFd>, stop: &Arc<OwnedFd>) -> Result<u64, String> {
+    fn serve(
+        self: &Arc<Self>,
+        mut program: String,
+        page: HeldPage,
+        fds: Vec<OwnedFd>,
+        stop: &Arc<OwnedFd>,
+    ) -> Result<u64, String> {
         program.retain(|letter| !letter.is_control());
         while program.len() > PROGRAM_BYTES_MAX {
             program.pop();
         }
-        let [listener, page] =
-            <[OwnedFd; 2]>::try_from(fds).map_err(|_| "two descriptors have to come along".to_owned())?;
-        let ends = NotifierEnds { listener, page };
-        let notifier = Notifier::new(ends).map_err(|error| format!("its descriptors: {error}"))?;
+        let [held] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| "one descriptor has to come along".to_owned())?;
+        let notifier = Notifier::new(held, page).map_err(|error| format!("its held calls: {error}"))?;
         // Relaxed: numbers that differ.
         let number = self.next.fetch_add(1, Ordering::Relaxed) as u64;
         let shown = Arc::<ShownProgram>::default();
         {
             let mut programs = self.programs();
             if programs.served.len() >= PROGRAMS_MAX {
-                return Err(format!("it serves {PROGRAMS_MAX} programs already"));
+                return Err(full());
             }
             programs.served.push((number, program.clone(), shown.clone()));
         }
@@ -330,40 +328,24 @@ impl Within {
                 view.queue = queues.get(&view.napi_id).copied();
             }
             all.add(&counts);
-            say(client, &DoorReply::Program(of_served(&program)))?;
+            say(client, &DoorReply::Program(of_served(&program)), &[])?;
             // A view has at most 500 bytes.
             for part in sockets.chunks(PART_BYTES_MAX / 512) {
-                say(client, &DoorReply::Sockets(part.to_vec()))?;
+                say(client, &DoorReply::Sockets(part.to_vec()), &[])?;
             }
         }
-        say(client, &DoorReply::Counts(all))
+        say(client, &DoorReply::Counts(all), &[])
     }
+}
+
+fn full() -> String {
+    format!("it serves {PROGRAMS_MAX} programs already")
 }
 
 /// Whether one more request of a user is answered beside those of these users.
 fn has_room_for(clients: &[u32], user: u32, own: u32) -> bool {
     let of_user = clients.iter().filter(|one| **one == user).count();
     clients.len() < CLIENTS_MAX && (user == 0 || user == own || of_user < OF_ONE_USER_MAX)
-}
-
-/// Tells a client; it may be gone, or not read.
-fn say(client: &OwnedFd, answer: &DoorReply) -> io::Result<()> {
-    send(client, &serde_json::to_vec(answer)?, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-/// A request, and what came along.
-fn received(client: &OwnedFd) -> io::Result<(DoorRequest, Vec<OwnedFd>)> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut text = [0; REQUEST_BYTES_MAX];
-    let got = recvmsg(client, &mut [io::IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let fds = fds.flatten().collect();
-    Ok((serde_json::from_slice(&text[..got.bytes])?, fds))
 }
 
 #[cfg(test)]

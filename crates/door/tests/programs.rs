@@ -86,8 +86,10 @@ impl Stand {
         let start = || {
             let engine = EngineAt::find(None).expect("it is open");
             let signals = Signals::take().expect("a descriptor");
-            let (program, ends) = Program::start_held(&mut command, &signals, engine.pid(), sends).expect("it starts");
-            let _served = engine.serve(python(), &ends).expect("it is served");
+            let page = engine.begin().expect("there is room");
+            let started = Program::start_held(&mut command, &signals, (engine.pid(), &page), sends);
+            let (program, held) = started.expect("it starts");
+            let _served = engine.serve(python(), &held).expect("it is served");
             program.pid()
         };
         let pid = self.pair.left().netns().run(start).expect("entered");

@@ -32,16 +32,17 @@ pub(super) fn run(args: &RunArgs, name: Option<&str>, interrupted: &AtomicBool) 
     let mut command = Command::new(program);
     command.args(rest);
     let sends = if args.hold_sendto { HeldSends::Addressed } else { HeldSends::None };
-    let (mut running, ends) = match Program::start_held(&mut command, &signals, engine.pid(), sends) {
+    let page = engine.begin()?;
+    let (mut running, held) = match Program::start_held(&mut command, &signals, (engine.pid(), &page), sends) {
         Ok(started) => started,
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {
             bail!("another supervisor holds calls of this command already: run it outside of that")
         }
         Err(error) => return Err(not_started(program, &error)),
     };
-    let served = engine.serve(&program.to_string_lossy(), &ends);
+    let served = engine.serve(&program.to_string_lossy(), &held);
     // The engine has them, and the keeper.
-    drop(ends);
+    drop((held, page));
     let served = match served {
         Ok(served) => served,
         Err(error) => {

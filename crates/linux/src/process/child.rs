@@ -1,11 +1,12 @@
 //! A program as a child of this process, and what it leaves behind.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::process::Command;
 
 use rustix::process::{WaitOptions, set_child_subreaper, wait};
 
-use super::notifier::{HeldSends, NotifierEnds};
+use super::notifier::HeldSends;
 use super::signals::Signals;
 use super::strict::Strict;
 use super::tree::{descendants, hold};
@@ -71,8 +72,8 @@ impl Program {
         Ok((Self { pid: child.id(), ended: None, is_over: false }, strict))
     }
 
-    /// Starts it with its calls on sockets held for an engine that is the process `supervisor`, to which the descriptors go. A process that is
-    /// started beside lets them go on when the engine has ended. The calling thread has to be the only one.
+    /// Starts it with its calls on sockets held for an engine that is the process `supervisor`, which has made `page` and to which the descriptor of
+    /// held calls goes. A process that is started beside lets them go on when the engine has ended. The calling thread has to be the only one.
     ///
     /// # Errors
     /// It cannot be started, this kernel has no notifications of system calls (Linux 5.14), or another supervisor holds calls of this process
@@ -80,15 +81,14 @@ impl Program {
     pub fn start_held(
         command: &mut Command,
         signals: &Signals,
-        supervisor: u32,
+        (supervisor, page): (u32, &OwnedFd),
         sends: HeldSends,
-    ) -> io::Result<(Self, NotifierEnds)> {
+    ) -> io::Result<(Self, OwnedFd)> {
         let of = i32::try_from(supervisor).ok().and_then(rustix::process::Pid::from_raw);
         let supervisor =
             rustix::process::pidfd_open(of.ok_or(io::ErrorKind::InvalidInput)?, rustix::process::PidfdFlags::empty())?;
-        let page = held::Unanswered::make()?;
         // Before orphans come here: it is none of the program's.
-        let keeper = crate::sys::keeper::start_for(&supervisor, &held::Unanswered::map(&page)?)?;
+        let keeper = crate::sys::keeper::start_for(&supervisor, &held::SeenUnanswered::map(page)?)?;
         set_child_subreaper(Some(rustix::process::getpid()))?;
         signals.leave_to(command);
         let more: &[i32] = match sends {
@@ -96,7 +96,7 @@ impl Program {
             HeldSends::Addressed => &[seccomp::SENDTO],
         };
         let (child, listener) = seccomp::spawn(command, &[&seccomp::OF_SOCKETS[..], more].concat(), keeper)?;
-        Ok((Self { pid: child.id(), ended: None, is_over: false }, NotifierEnds { listener, page }))
+        Ok((Self { pid: child.id(), ended: None, is_over: false }, listener))
     }
 
     /// Its number.

@@ -21,21 +21,12 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
-pub use kinds::{HeldSends, SocketCall};
+pub use kinds::{HeldPage, HeldSends, SocketCall};
 
 /// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 /// What a notification descriptor is by its link. Source: `kernel/seccomp.c init_listener`.
 const LISTENER_LINK: &str = "anon_inode:seccomp notify";
-
-/// What has to reach the process that answers: both go to [`Notifier::new`].
-#[derive(Debug)]
-pub struct NotifierEnds {
-    /// The notification descriptor.
-    pub listener: OwnedFd,
-    /// Where the ids of calls are written that are not answered yet.
-    pub page: OwnedFd,
-}
 
 /// A call that is held.
 #[derive(Copy, Clone, Debug)]
@@ -98,29 +89,31 @@ pub struct Notifier {
     listener: OwnedFd,
     unanswered: Unanswered,
     free: Vec<usize>,
-    /// The ids that are written there, for nothing is read from there.
+    /// The ids that are written there.
     kept: Vec<u64>,
+    /// The one that came last.
+    last: u64,
 }
 
 impl Notifier {
     /// Calls that may wait at one time; see [`Notifier::keep`].
     pub const KEPT_MAX: usize = UNANSWERED_MAX;
 
-    /// Takes over what [`Program::start_held`](super::Program::start_held) gave.
+    /// Takes over what [`Program::start_held`](super::Program::start_held) gave for this page.
     ///
     /// # Errors
-    /// `InvalidInput`: the one is no notification descriptor, or the page is none or could shrink.
-    pub fn new(ends: NotifierEnds) -> io::Result<Self> {
-        let link = fs::read_link(format!("/proc/self/fd/{}", ends.listener.as_raw_fd()))?;
+    /// `InvalidInput`: it is no notification descriptor.
+    pub fn new(listener: OwnedFd, page: HeldPage) -> io::Result<Self> {
+        let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd()))?;
         if link.as_os_str() != LISTENER_LINK {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "what came along holds no calls"));
         }
-        let unanswered = Unanswered::map(&ends.page)?;
         Ok(Self {
-            listener: ends.listener,
-            unanswered,
-            free: (1..=UNANSWERED_MAX).rev().collect(),
-            kept: vec![0; UNANSWERED_MAX + 1],
+            listener,
+            unanswered: page.0,
+            free: (0..UNANSWERED_MAX).rev().collect(),
+            kept: vec![0; UNANSWERED_MAX],
+            last: 0,
         })
     }
 
@@ -141,10 +134,9 @@ impl Notifier {
         if !found.contains(PollFlags::IN) {
             return Ok(None);
         }
-        // In memory of this process: what the program's side could change must not say whose memory is read.
-        let mut room = seccomp::room();
-        let Some(call) = seccomp::receive(self.listener.as_fd(), &mut room)? else { return Ok(None) };
-        self.note(0, call.id);
+        let found = seccomp::receive(self.listener.as_fd(), self.unanswered.next_call())?;
+        let Some(call) = found else { return Ok(None) };
+        self.last = call.id;
         Ok(Some(HeldSocketCall { what: SocketCall::of(call.number), call, slot: None }))
     }
 
@@ -169,9 +161,9 @@ impl Notifier {
 
     /// Lets all calls go on that are kept, and the one that came last.
     pub fn let_kept_go_on(&mut self) {
-        for slot in 0..self.kept.len() {
+        for id in self.kept.iter().chain([&self.last]) {
             // What has been answered is not known any more.
-            let _ = seccomp::let_go(self.listener.as_fd(), self.kept[slot]);
+            let _ = seccomp::let_go(self.listener.as_fd(), *id);
         }
     }
 
@@ -308,8 +300,8 @@ mod tests {
     #[test]
     fn what_holds_no_calls_is_refused() {
         let listener = File::open("/dev/null").expect("it is there").into();
-        let page = held::Unanswered::make().expect("a file");
-        let refused = Notifier::new(NotifierEnds { listener, page }).expect_err("it is no notification descriptor");
+        let page = HeldPage::make().expect("a file");
+        let refused = Notifier::new(listener, page).expect_err("it is no notification descriptor");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 

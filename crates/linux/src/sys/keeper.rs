@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
-use super::held::Unanswered;
+use super::held::SeenUnanswered;
 use super::seccomp::{self, Call};
 
 /// Where the supervisor receives its calls, shared with the keeper: the kernel itself writes there which call it handed out last, so the
@@ -66,7 +66,7 @@ pub(crate) fn start() -> io::Result<(Keeper, Handed)> {
 }
 
 /// The same for a supervisor that is another process, and writes down which calls it has not answered.
-pub(crate) fn start_for(supervisor: &OwnedFd, unanswered: &Unanswered) -> io::Result<Keeper> {
+pub(crate) fn start_for(supervisor: &OwnedFd, unanswered: &SeenUnanswered) -> io::Result<Keeper> {
     start_beside(supervisor, &mut Handed::new()?, unanswered.words())
 }
 

@@ -192,7 +192,7 @@ pub(super) fn taken(from: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<OwnedF
 }
 
 /// Room for a call.
-pub(crate) fn room() -> libc::seccomp_notif {
+fn room() -> libc::seccomp_notif {
     // SAFETY: all of its fields are numbers.
     unsafe { std::mem::zeroed() }
 }

@@ -1,4 +1,31 @@
-//! Which calls are held.
+//! Which calls are held, and where it is noted which of them wait.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::sys::held::Unanswered;
+
+/// Where it is noted which calls of a program have no answer yet, for the keeper that lets them go on when the one that answers has ended. The latter
+/// makes it and alone can write there; one for each program.
+#[derive(Debug)]
+pub struct HeldPage(pub(super) Unanswered);
+
+impl HeldPage {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// As `memfd_create(2)`; `InvalidInput` before Linux 5.1.
+    pub fn make() -> io::Result<Self> {
+        Unanswered::make().map(Self)
+    }
+}
+
+/// What [`Program::start_held`](crate::process::Program::start_held) is given, in another process.
+impl AsFd for HeldPage {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// Which call is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
