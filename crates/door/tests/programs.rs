@@ -297,6 +297,13 @@ fn an_address_on_a_connection_is_ignored_if_such_calls_are_held() {
 }
 
 #[test]
+fn accept_and_connect_wait_no_longer_than_the_program_says() {
+    let test = "accept_and_connect_wait_no_longer_than_the_program_says";
+    let Some(stand) = Stand::new(test, None) else { return };
+    assert_eq!(stand.ended(&["waits_so_long"]), "EAGAIN\nEAGAIN\nEINPROGRESS\nwritable False\n");
+}
+
+#[test]
 fn a_call_that_waits_beyond_the_limit_is_refused_and_counted() {
     let test = "a_call_that_waits_beyond_the_limit_is_refused_and_counted";
     let Some(stand) = Stand::new(test, None) else { return };

@@ -348,6 +348,20 @@ def waits_too_often(port):
     time.sleep(600)
 
 
+def waits_so_long():
+    """No longer than the program says."""
+    s, c, span = listener(7011), socket.socket(), struct.pack('ll', 0, 50_000)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, span)
+    for wait in (s.accept, s.accept, lambda: c.connect((MISSING, 1))):
+        try:
+            wait()
+            print('ok')
+        except OSError as error:
+            print(name(error))
+    print('writable', bool(select.select([], [c], [], 0)[1]))
+
+
 def shares_port():
     s = socket.socket()
     try:

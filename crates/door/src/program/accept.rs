@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use napier_linux::process::{HeldSocketCall, SocketCall};
 use napier_runtime::socket::TcpStream;
+use rustix::net::sockopt::Timeout;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::ServedProgram;
@@ -37,7 +38,7 @@ impl Listening {
 
 impl ServedProgram<'_> {
     pub(super) fn accept(&mut self, about: About) {
-        let (token, held, blocks) = (about.token, about.held, about.blocks());
+        let (token, held, blocks, span) = (about.token, about.held, about.blocks(), about.span(Timeout::Recv));
         let stage = self.sockets.get(token).expect("it was found").stage();
         match verdict(stage, AskedOfSocket::Accept) {
             Verdict::Act => {}
@@ -77,8 +78,9 @@ impl ServedProgram<'_> {
         }
         match self.listening(token) {
             Some(listening) => listening.accepts.push_back(held),
-            None => self.answer(held, Err(libc::EINVAL)),
+            None => return self.answer(held, Err(libc::EINVAL)),
         }
+        self.bound(token, held, span);
     }
 
     fn listening(&mut self, token: u64) -> Option<&mut Listening> {

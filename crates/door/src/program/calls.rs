@@ -3,10 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall};
 use napier_runtime::socket::{ReusePort, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::net::sockopt::{Timeout, socket_timeout};
 
 use super::ServedProgram;
 use super::send::Sends;
@@ -31,6 +33,11 @@ pub(super) struct About {
 impl About {
     pub(super) fn blocks(&self) -> bool {
         !fcntl_getfl(&self.copy).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    }
+
+    /// How long it may wait: the pair has what the program has set.
+    pub(super) fn span(&self, which: Timeout) -> Option<Duration> {
+        socket_timeout(&self.copy, which).ok().flatten()
     }
 }
 

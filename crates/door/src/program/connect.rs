@@ -1,10 +1,12 @@
 //! Connections that a program opens.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use napier_linux::process::HeldSocketCall;
 use napier_runtime::event::Interest;
 use napier_runtime::socket::TcpStream;
+use rustix::net::sockopt::Timeout;
 
 use super::ServedProgram;
 use super::calls::About;
@@ -38,7 +40,11 @@ impl ServedProgram<'_> {
         match verdict(stage, asked) {
             Verdict::Act => self.open(about, peer),
             Verdict::Done => self.answer(held, Ok(0)),
-            Verdict::Wait => self.wait_for_handshake(about.token, held),
+            Verdict::Wait => {
+                let span = about.span(Timeout::Send);
+                drop(about.copy);
+                self.wait_for_handshake(about.token, held, span);
+            }
             Verdict::HandOver => self.hand_over(about, why_left(peer.ip(), false)),
             Verdict::Refuse(error) => self.answer(held, Err(error)),
         }
@@ -46,7 +52,7 @@ impl ServedProgram<'_> {
 
     /// Begins a handshake.
     fn open(&mut self, about: About, peer: SocketAddr) {
-        let (token, held, blocks) = (about.token, about.held, about.blocks());
+        let (token, held, blocks, span) = (about.token, about.held, about.blocks(), about.span(Timeout::Send));
         let socket = self.sockets.get(token).expect("it was found");
         let local = match std::mem::replace(&mut socket.behind, Behind::Nothing) {
             // The port is free for a moment; only the engine's own choice of ports could take it.
@@ -76,7 +82,7 @@ impl ServedProgram<'_> {
         socket.behind = Behind::Handshake { stream, filled, waits: Vec::new() };
         drop(about.copy);
         if blocks {
-            self.wait_for_handshake(token, held);
+            self.wait_for_handshake(token, held, span);
         } else {
             self.answer_of(token, held, Err(libc::EINPROGRESS));
         }
@@ -85,7 +91,7 @@ impl ServedProgram<'_> {
         self.handshake_event(token);
     }
 
-    fn wait_for_handshake(&mut self, token: u64, mut held: HeldSocketCall) {
+    fn wait_for_handshake(&mut self, token: u64, mut held: HeldSocketCall, span: Option<Duration>) {
         let Some(waits) = self.waits(token).map(std::mem::take) else { return self.answer(held, Err(libc::EINVAL)) };
         // Calls that signals have ended leave nothing behind.
         let mut waits: Vec<HeldSocketCall> = self.still_waiting(waits);
@@ -94,10 +100,11 @@ impl ServedProgram<'_> {
             waits.push(held);
         }
         *self.waits(token).expect("it was there") = waits;
-        if !is_kept {
-            self.shown.note(|counts| counts.over_limit(limits::HELD));
-            self.answer(held, Err(libc::ENOBUFS));
+        if is_kept {
+            return self.bound(token, held, span);
         }
+        self.shown.note(|counts| counts.over_limit(limits::HELD));
+        self.answer(held, Err(libc::ENOBUFS));
     }
 
     /// The calls that wait for a handshake.
@@ -124,11 +131,12 @@ impl ServedProgram<'_> {
             Verdict::Done | Verdict::HandOver => unreachable!("no row of the table says so"),
         };
         let waits = result == Err(libc::EAGAIN) && held.int(3) & libc::MSG_DONTWAIT == 0 && about.blocks();
+        let span = about.span(Timeout::Send);
         drop(about.copy);
-        if waits { self.wait_to_send(token, held) } else { self.answer_of(token, held, result) }
+        if waits { self.wait_to_send(token, held, span) } else { self.answer_of(token, held, result) }
     }
 
-    fn wait_to_send(&mut self, token: u64, mut held: HeldSocketCall) {
+    fn wait_to_send(&mut self, token: u64, mut held: HeldSocketCall, span: Option<Duration>) {
         let before = self.sockets.get(token).map(|socket| std::mem::take(&mut socket.sends.0)).unwrap_or_default();
         // Calls that signals have ended leave nothing behind.
         let mut sends = Sends(self.still_waiting(before));
@@ -137,10 +145,11 @@ impl ServedProgram<'_> {
             sends.0.push(held);
         }
         self.sockets.get(token).expect("it was found").sends = sends;
-        if !is_kept {
-            self.shown.note(|counts| counts.over_limit(limits::HELD));
-            self.answer(held, Err(libc::ENOBUFS));
+        if is_kept {
+            return self.bound(token, held, span);
         }
+        self.shown.note(|counts| counts.over_limit(limits::HELD));
+        self.answer(held, Err(libc::ENOBUFS));
     }
 
     /// Goes on with the calls that wait for room in a connection, the oldest first.

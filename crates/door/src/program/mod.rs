@@ -7,6 +7,7 @@ mod connect;
 mod send;
 mod settings;
 mod socket;
+mod timed;
 mod turn;
 
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ use crate::relay::{CHUNK_BYTES, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
 use socket::{Behind, LastErrors, ProgramSocket, Sockets};
+use timed::Timed;
 
 /// What all programs have of the engine.
 pub(crate) struct Offer {
@@ -56,6 +58,7 @@ struct ServedProgram<'n> {
     room: Room,
     /// Connections that wait at all listeners.
     waiting: usize,
+    timed: Timed,
     shown: Arc<ShownProgram>,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
@@ -141,6 +144,7 @@ impl<'n> ServedProgram<'n> {
             scratch: Box::new([0; CHUNK_BYTES]),
             room: Room::default(),
             waiting: 0,
+            timed: Timed::default(),
             shown: shown.clone(),
             is_over: false,
         })

@@ -83,6 +83,28 @@ impl ProgramSocket {
         }
     }
 
+    /// Takes a call out of those that wait; the error that it gets if it has waited too long. Source: `net/ipv4/inet_connection_sock.c`
+    /// `inet_csk_wait_for_connect`, `net/ipv4/af_inet.c` `__inet_stream_connect`, `net/core/stream.c` `sk_stream_wait_memory`.
+    pub(super) fn take_waiting(&mut self, held: &HeldSocketCall) -> Option<i32> {
+        let is_it = |other: &HeldSocketCall| other.is_same(held);
+        if let Some(at) = self.sends.0.iter().position(is_it) {
+            self.sends.0.remove(at);
+            return Some(libc::EAGAIN);
+        }
+        match &mut self.behind {
+            Behind::Listener(listening) => {
+                let at = listening.accepts.iter().position(is_it)?;
+                listening.accepts.remove(at);
+                Some(libc::EAGAIN)
+            }
+            Behind::Handshake { waits, .. } => {
+                waits.remove(waits.iter().position(is_it)?);
+                Some(libc::EINPROGRESS)
+            }
+            Behind::Nothing | Behind::Place { .. } | Behind::Connection(_) => None,
+        }
+    }
+
     pub(super) fn stream(&self) -> Option<&TcpStream> {
         match &self.behind {
             Behind::Handshake { stream, .. } => Some(stream),

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use napier_linux::process::HeldSocketCall;
 use napier_runtime::event::{Event, Interest, Timeout, WaitError};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,6 +76,7 @@ impl ServedProgram<'_> {
                 let token = self.again.pop_front().expect("it was counted");
                 self.pump(token);
             }
+            self.end_waits();
             if self.is_over {
                 self.reset_stuck();
             }
@@ -98,10 +100,30 @@ impl ServedProgram<'_> {
         }
     }
 
+    /// Notes how long a call that is kept may wait, if the program has said so.
+    pub(super) fn bound(&mut self, token: u64, held: HeldSocketCall, span: Option<Duration>) {
+        if let Some(span) = span {
+            let notifier = &*self.notifier;
+            self.timed.put((Instant::now(), span), token, held, |held| notifier.is_waiting(held));
+        }
+    }
+
+    /// Answers the calls that have waited as long as their program wants.
+    fn end_waits(&mut self) {
+        for (token, held) in self.timed.due(Instant::now()) {
+            // It may have been answered before.
+            if let Some(error) = self.sockets.get(token).and_then(|socket| socket.take_waiting(&held)) {
+                self.answer(held, Err(error));
+            }
+        }
+    }
+
     /// How long the next wait may be.
     fn until(&self, has_more: bool) -> Option<Timespec> {
-        let span = if has_more { Duration::ZERO } else { ORPHAN_LOOK };
-        if has_more || self.is_over { Timespec::try_from(span).ok() } else { None }
+        let look = self.is_over.then_some(ORPHAN_LOOK);
+        let timed = self.timed.next().map(|next| next.saturating_duration_since(Instant::now()));
+        let span = if has_more { Some(Duration::ZERO) } else { look.into_iter().chain(timed).min() };
+        span.and_then(|span| Timespec::try_from(span).ok())
     }
 
     /// Answers what waits, a few at once; false: no process of the program is left.

@@ -63,6 +63,12 @@ impl HeldSocketCall {
         self.call.arguments[at] as u32 as i32
     }
 
+    /// Whether it is this very call, held once.
+    #[must_use]
+    pub const fn is_same(&self, other: &Self) -> bool {
+        self.call.id == other.call.id
+    }
+
     /// Whether it is the same call with the same arguments by the same thread: what a call is that a signal has interrupted and that is made
     /// again.
     #[must_use]
