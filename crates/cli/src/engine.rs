@@ -182,6 +182,12 @@ pub(crate) fn explained(view: &ProgramView) -> Vec<String> {
             counts.left_to_kernel
         ),
     ];
+    if counts.watches_moved > 0 {
+        lines.push(format!(
+            "{program}: epoll instances that watch such a socket in place of the engine's: {}",
+            counts.watches_moved
+        ));
+    }
     if counts.options_refused > 0 {
         lines.push(format!("{program}: options that were refused: {}", listed(&counts.refused)));
     }

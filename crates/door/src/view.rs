@@ -74,6 +74,8 @@ pub struct DoorCounts {
     pub left_to_kernel: u64,
     /// The same by reasons.
     pub left: Tally,
+    /// Epoll instances that watched such a socket before, and watch the kernel's now.
+    pub watches_moved: u64,
     /// Sockets that began to listen.
     pub listened: u64,
     /// Connections that were accepted, and that were opened.
@@ -150,6 +152,7 @@ impl DoorCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.held += other.held;
         self.left_to_kernel += other.left_to_kernel;
+        self.watches_moved += other.watches_moved;
         self.listened += other.listened;
         self.accepted += other.accepted;
         self.connected += other.connected;

@@ -371,4 +371,6 @@ fn loopback_stays_the_kernels() {
         return;
     }
     assert_eq!(stand.ended(&["loopback"]), "b'here' True True\n");
+    let watched = "True True 0\nTrue b'here'\n[]\n".repeat(2);
+    assert_eq!(stand.ended(&["watches_first"]), watched);
 }

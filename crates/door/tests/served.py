@@ -209,6 +209,27 @@ def loopback():
     print(a.recv(4), peer == c.getsockname(), a.family == socket.AF_INET)
 
 
+def watches_first():
+    """As nginx does: the descriptor is watched before it is connected, to loopback here."""
+    s = socket.socket()
+    s.bind(('127.0.0.1', 0))
+    s.listen()
+    for flags in (select.EPOLLET, 0):
+        c, e = socket.socket(), select.epoll()
+        c.setblocking(False)
+        e.register(c.fileno(), select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | flags)
+        code = c.connect_ex(s.getsockname())
+        a, _ = s.accept()
+        events = e.poll(20)
+        print(code in (0, errno.EINPROGRESS), events == [(c.fileno(), select.EPOLLOUT)], c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        # It is known there by this number.
+        e.modify(c.fileno(), select.EPOLLIN)
+        a.sendall(b'here')
+        print(e.poll(20) == [(c.fileno(), select.EPOLLIN)], c.recv(4))
+        e.unregister(c.fileno())
+        print(e.poll(0))
+
+
 def errors():
     def says(what, call):
         try:

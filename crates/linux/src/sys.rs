@@ -10,6 +10,7 @@ pub(crate) mod sched;
 pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod stats;
+pub(crate) mod watch;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

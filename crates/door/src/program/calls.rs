@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall};
+use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall, Watches};
 use napier_runtime::socket::{ReusePort, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
@@ -337,7 +337,7 @@ impl ServedProgram<'_> {
     pub(super) fn hand_over(&mut self, about: About, why: &'static str) {
         let About { held, token, copy } = about;
         let socket = self.sockets.get(token).expect("it was found");
-        let (is_v6, options) = (socket.is_v6, socket.options.clone());
+        let (is_v6, options, (_, inode)) = (socket.is_v6, socket.options.clone(), socket.inode);
         let domain = if is_v6 { libc::AF_INET6 } else { libc::AF_INET };
         let flags = if fcntl_getfl(&copy).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
             libc::SOCK_NONBLOCK
@@ -346,6 +346,8 @@ impl ServedProgram<'_> {
         };
         let made = Notifier::kernel_socket(held.tid(), domain, libc::SOCK_STREAM | flags);
         let close_on_exec = Notifier::closes_on_exec(held.tid(), held.int(0));
+        // Programs that block watch nothing that they wait for themselves.
+        let watches = if flags == 0 { Watches::default() } else { self.notifier.watches(&held, held.int(0), inode) };
         if !self.notifier.is_waiting(&held) {
             return;
         }
@@ -354,16 +356,23 @@ impl ServedProgram<'_> {
                 // What the kernel refuses now it would have refused then; programs go on without most options.
                 let _ = Notifier::set_option(&made, set.level, set.name, set.value());
             }
-            self.notifier.replace(&held, held.int(0), &made, close_on_exec)
+            let given = self.notifier.replace(&held, held.int(0), &made, close_on_exec)?;
+            Ok((given, made))
         });
         match replaced {
-            Ok(Given::Heard(_)) => {
-                self.shown.note(|counts| counts.left_to_kernel(why));
+            Ok((Given::Heard(_), made)) => {
+                // Before the call goes on, as if they had watched it from the beginning.
+                let moved = watches.move_to(held.int(0), &copy, &made).unwrap_or(0);
+                drop(made);
+                self.shown.note(|counts| {
+                    counts.left_to_kernel(why);
+                    counts.watches_moved += moved as u64;
+                });
                 self.leave_to_kernel(held);
                 drop(copy);
                 self.remove(token);
             }
-            Ok(Given::Gone | Given::Refused(_)) => self.shown.note(|counts| counts.unheard += 1),
+            Ok((Given::Gone | Given::Refused(_), _)) => self.shown.note(|counts| counts.unheard += 1),
             Err(error) => self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE))),
         }
     }

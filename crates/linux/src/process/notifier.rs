@@ -10,6 +10,7 @@
 
 mod caller;
 mod kinds;
+mod watches;
 
 use std::fs::{self, File};
 use std::io;
@@ -22,6 +23,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
 pub use kinds::{HeldPage, HeldSends, SocketCall};
+pub use watches::Watches;
 
 /// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
