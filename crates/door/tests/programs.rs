@@ -1,5 +1,6 @@
 //! Programs that were not changed on an engine of this process, over AF_XDP on a pair of veth interfaces with the kernel's stack at the other end.
 
+mod killed;
 mod peer;
 
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
