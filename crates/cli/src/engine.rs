@@ -1,6 +1,9 @@
 //! `napier engine`: an engine that serves programs which were not changed (docs/engine-programs.md).
 
+mod profile;
+
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, anyhow};
@@ -16,6 +19,7 @@ use serde_json::json;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
+use profile::DoorPart;
 
 /// Descriptors of an engine beside those of sockets.
 const DESCRIPTORS: usize = 512;
@@ -33,15 +37,15 @@ pub(crate) enum EngineCommand {
 #[derive(Args)]
 pub(crate) struct StartArgs {
     /// Where packets come and go: xdp:INTERFACE (an interface of the kernel, by AF_XDP) or memif:SOCKET (a peer in another process)
-    #[arg(long = "over", alias = "dev", value_name = "DEVICE")]
-    over: String,
+    #[arg(long = "over", alias = "dev", value_name = "DEVICE", required_unless_present = "profile")]
+    over: Option<String>,
 
     #[command(flatten)]
     engine: EngineArgs,
 
     /// The engine's address, with the length of the network's prefix
-    #[arg(long, value_name = "A[/LEN]")]
-    ip: String,
+    #[arg(long, value_name = "A[/LEN]", required_unless_present = "profile")]
+    ip: Option<String>,
 
     /// How packets are delivered, by the names of `compare`
     #[arg(long, value_name = "MODE", value_parser = crate::mode_names::ModeNames, hide_possible_values = true)]
@@ -54,6 +58,10 @@ pub(crate) struct StartArgs {
     /// Serve programs of every user, not only those of this one and of root
     #[arg(long)]
     for_all_users: bool,
+
+    /// A file that says all this, and which ports and networks are the engine's (docs/engine-programs.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["over", "ip", "mode", "name", "for_all_users", "EngineArgs"])]
+    profile: Option<PathBuf>,
 }
 
 /// Options of `napier engine ss`.
@@ -80,10 +88,21 @@ pub(crate) fn run(command: &EngineCommand, interrupted: &AtomicBool) -> anyhow::
 }
 
 fn start(args: &StartArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let config = device(&args.over, &args.ip, &args.engine, MemifRole::Server).map_err(Usage)?;
+    match &args.profile {
+        None => start_with(args, DoorPart::default(), interrupted),
+        Some(path) => {
+            let (args, part) = profile::read(path).map_err(Usage)?;
+            start_with(&args, part, interrupted)
+        }
+    }
+}
+
+fn start_with(args: &StartArgs, part: DoorPart, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let (over, ip) = args.over.as_deref().zip(args.ip.as_deref()).expect("both are asked for");
+    let config = device(over, ip, &args.engine, MemifRole::Server).map_err(Usage)?;
     if matches!(config.device, Device::Kernel { .. }) {
         let how = "give --over xdp:INTERFACE or memif:SOCKET; without an engine programs have the kernel's sockets as they are";
-        return Err(Usage(anyhow!("{} is no device of an engine: {how}", args.over)).into());
+        return Err(Usage(anyhow!("{over} is no device of an engine: {how}")).into());
     }
     let name = args.name.clone().unwrap_or_else(|| name_of(&config.device));
     if !is_name(&name) {
@@ -97,7 +116,12 @@ fn start(args: &StartArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
             name: name.clone(),
             engine: one.engine.clone(),
             netns: one.netns.clone(),
-            reach: Reach { addresses: vec![(config.ip, config.prefix_len)], gateways },
+            reach: Reach {
+                addresses: vec![(config.ip, config.prefix_len)],
+                gateways,
+                ports: part.ports.clone(),
+                peers: part.peers.clone(),
+            },
             mode: args.mode,
             for_all_users: args.for_all_users,
         })?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
-use crate::rules::reach::{Reach, Whose, why_left};
+use crate::rules::reach::{Reach, Whose};
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 use crate::view::{DoorCounts, Tally};
 use crate::wire::{DoorReply, DoorRequest};
@@ -71,7 +71,13 @@ pub fn fuzz_calls(script: &[u8]) {
             ("192.0.2.10".parse().expect("an address"), 24),
             ("2001:db8::1".parse().expect("an address"), 64),
         ],
-        gateways: [script.len() % 2 == 0, script.len() % 3 == 0],
+        gateways: [script.len().is_multiple_of(2), script.len().is_multiple_of(3)],
+        ports: if script.len().is_multiple_of(5) { vec![0..=80, 8000..=8099] } else { Vec::new() },
+        peers: if script.len().is_multiple_of(7) {
+            vec![("192.0.2.0".parse().expect("a network"), 25)]
+        } else {
+            Vec::new()
+        },
     };
     let mut sockets: Vec<Modelled> = (0..SOCKETS).map(|at| Modelled::new(at % 2 == 1)).collect();
     let (mut script, mut counts) = (Script(script), DoorCounts::default());
@@ -142,20 +148,20 @@ fn same(one: SocketAddr, other: SocketAddr) -> bool {
 
 fn bind(socket: &mut Modelled, script: &mut Script<'_>, reach: &Reach, counts: &mut DoorCounts) {
     let Some(WrittenAddress::Address(address)) = address(script, socket.is_v6) else { return };
-    match verdict(socket.stage, AskedOfSocket::Bind(reach.of_own(address.ip()))) {
+    match verdict(socket.stage, AskedOfSocket::Bind(reach.of_own(address))) {
         Verdict::Act => {
             let is_any = address.ip().is_unspecified() && address.port() == 0;
             socket.stage = Stage::Bound { is_any };
             socket.has_port = !is_any;
         }
-        Verdict::HandOver => hand_over(socket, why_left(address.ip(), true), counts),
+        Verdict::HandOver => hand_over(socket, reach.why_left_own(address.ip()), counts),
         Verdict::Done | Verdict::Wait => panic!("an address is taken or refused"),
         Verdict::Refuse(error) => assert!(error > 0 && socket.stage != Stage::Fresh),
     }
 }
 
 fn connect(socket: &mut Modelled, script: &mut Script<'_>, reach: &Reach, counts: &mut DoorCounts) {
-    let blocks = script.byte().unwrap_or(0) % 2 == 0;
+    let blocks = script.byte().unwrap_or(0).is_multiple_of(2);
     let peer = match address(script, socket.is_v6) {
         Some(WrittenAddress::Address(peer)) => peer,
         Some(WrittenAddress::Unspecified) => return ask(socket, AskedOfSocket::Dissolve, None),
@@ -170,7 +176,7 @@ fn connect(socket: &mut Modelled, script: &mut Script<'_>, reach: &Reach, counts
         }
         Verdict::HandOver => {
             assert_eq!(whose, Whose::Kernel);
-            hand_over(socket, why_left(peer.ip(), false), counts);
+            hand_over(socket, reach.why_left_peer(peer.ip()), counts);
         }
         Verdict::Wait => assert!(blocks && socket.stage == Stage::Connecting),
         Verdict::Done => panic!("nothing is connected already"),
@@ -238,7 +244,11 @@ mod tests {
             [&[3, 1][..], &address(80, [192, 0, 2, 1]), &[9, 8, 0, 3, 1], &address(80, [127, 0, 0, 1])].concat();
         fuzz_calls(&script);
         let mut socket = Modelled::new(false);
-        let reach = Reach { addresses: vec![("192.0.2.10".parse().expect("an address"), 24)], gateways: [false; 2] };
+        let reach = Reach {
+            addresses: vec![("192.0.2.10".parse().expect("an address"), 24)],
+            gateways: [false; 2],
+            ..Reach::default()
+        };
         let (mut counts, there) = (DoorCounts::default(), [&[1][..], &address(80, [192, 0, 2, 1])].concat());
         connect(&mut socket, &mut Script(&there), &reach, &mut counts);
         assert_eq!((socket.stage, counts.left_to_kernel), (Stage::Connecting, 0));

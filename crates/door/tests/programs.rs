@@ -69,7 +69,7 @@ impl Stand {
         if let Some(mode) = mode {
             engine.set_mode(&device, mode).expect("a mode of devices");
         }
-        let reach = Reach { addresses: vec![(ip("10.79.0.9"), 24)], gateways: [false; 2] };
+        let reach = Reach { addresses: vec![(ip("10.79.0.9"), 24)], gateways: [false; 2], ..Reach::default() };
         let config = DoorConfig { name: "test".into(), engine, netns, reach, mode, for_all_users };
         let door = pair.left().netns().run(|| Door::open(config)).expect("entered").expect("a door");
         Some(Self { _door: door, _device: device, pair })

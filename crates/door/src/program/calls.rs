@@ -16,7 +16,7 @@ use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::limits;
 use crate::rules::options::KeptOptions;
-use crate::rules::reach::{Whose, why_left};
+use crate::rules::reach::Whose;
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 
 /// Connections that may wait in the engine, whatever a program asks for; as many as it asks for wait here, within bounds.
@@ -225,14 +225,17 @@ impl ServedProgram<'_> {
             Ok(WrittenAddress::Unspecified) => return self.answer(held, Err(libc::EAFNOSUPPORT)),
             Err(error) => return self.answer(held, Err(error)),
         };
-        match verdict(stage, AskedOfSocket::Bind(self.offer.reach.of_own(address.ip()))) {
+        match verdict(stage, AskedOfSocket::Bind(self.offer.reach.of_own(address))) {
             Verdict::Act => {
                 let result = self.place(token, address, &held);
                 drop(about.copy);
                 self.answer_of(token, held, result.map(|()| 0));
                 self.show(token);
             }
-            Verdict::HandOver => self.hand_over(about, why_left(address.ip(), true)),
+            Verdict::HandOver => {
+                let why = self.offer.reach.why_left_own(address.ip());
+                self.hand_over(about, why);
+            }
             Verdict::Done | Verdict::Wait => self.answer(held, Ok(0)),
             Verdict::Refuse(error) => self.answer(held, Err(error)),
         }

@@ -15,7 +15,6 @@ use super::socket::Behind;
 use crate::address::WrittenAddress;
 use crate::limits;
 use crate::relay::Relay;
-use crate::rules::reach::why_left;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What sockets of the engine are watched for: news.
@@ -45,7 +44,10 @@ impl ServedProgram<'_> {
                 drop(about.copy);
                 self.wait_for_handshake(about.token, held, span);
             }
-            Verdict::HandOver => self.hand_over(about, why_left(peer.ip(), false)),
+            Verdict::HandOver => {
+                let why = self.offer.reach.why_left_peer(peer.ip());
+                self.hand_over(about, why);
+            }
             Verdict::Refuse(error) => self.answer(held, Err(error)),
         }
     }

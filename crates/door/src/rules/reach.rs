@@ -1,6 +1,7 @@
 //! Which addresses are the engine's.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 
 /// Whose stack an address belongs to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -10,21 +11,29 @@ pub(crate) enum Whose {
 }
 
 /// What the engine's device reaches.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Reach {
     /// Addresses of the device, with the lengths of their prefixes in bits.
     pub addresses: Vec<(IpAddr, u8)>,
     /// It knows a way to all IPv4 addresses, and to all IPv6 addresses.
     pub gateways: [bool; 2],
+    /// Of its addresses, the ports that are the engine's; none: all of them.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Of what it reaches, the networks that are the engine's, with the lengths of their prefixes; none: all of it.
+    pub peers: Vec<(IpAddr, u8)>,
 }
 
 impl Reach {
     /// Where a socket is bound: the engine's addresses and the wildcards are the engine's. A wildcard does not take what comes over the kernel's
     /// interfaces.
-    pub(crate) fn of_own(&self, address: IpAddr) -> Whose {
+    pub(crate) fn of_own(&self, address: SocketAddr) -> Whose {
+        let has_port = self.ports.is_empty() || self.ports.iter().any(|ports| ports.contains(&address.port()));
+        if self.has_address(address.ip()) && has_port { Whose::Engine } else { Whose::Kernel }
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
         let address = plain(address);
-        let is_own = address.is_unspecified() || self.addresses.iter().any(|(own, _)| *own == address);
-        if is_own { Whose::Engine } else { Whose::Kernel }
+        address.is_unspecified() || self.addresses.iter().any(|(own, _)| *own == address)
     }
 
     /// Where a connection leads: what is on the engine's link, and with a gateway what is beyond it. Loopback is the kernel's, and so is the
@@ -36,18 +45,34 @@ impl Reach {
         }
         let on_link = self.addresses.iter().any(|(own, prefix)| is_within(*own, *prefix, address));
         let beyond = self.gateways[usize::from(address.is_ipv6())] && !is_link_local(address);
-        if on_link || beyond { Whose::Engine } else { Whose::Kernel }
+        if (on_link || beyond) && self.wants(address) { Whose::Engine } else { Whose::Kernel }
     }
-}
 
-/// Why a socket of an address is the kernel's, for those who are shown it.
-pub(crate) fn why_left(address: IpAddr, is_bound: bool) -> &'static str {
-    let address = plain(address);
-    match (address.is_loopback() || address.is_unspecified(), is_bound) {
-        (true, true) => "bound to loopback",
-        (true, false) => "connected to loopback",
-        (false, true) => "bound to an address that is not the engine's",
-        (false, false) => "connected to an address that the engine does not reach",
+    fn wants(&self, address: IpAddr) -> bool {
+        self.peers.is_empty() || self.peers.iter().any(|(network, prefix)| is_within(*network, *prefix, address))
+    }
+
+    /// Why a socket that is bound there is the kernel's, for those who are shown it.
+    pub(crate) fn why_left_own(&self, address: IpAddr) -> &'static str {
+        if self.has_address(address) {
+            "bound to a port that is not the engine's"
+        } else if plain(address).is_loopback() {
+            "bound to loopback"
+        } else {
+            "bound to an address that is not the engine's"
+        }
+    }
+
+    /// Why one that is connected there is.
+    pub(crate) fn why_left_peer(&self, address: IpAddr) -> &'static str {
+        let address = plain(address);
+        if address.is_loopback() || address.is_unspecified() {
+            "connected to loopback"
+        } else if !self.wants(address) {
+            "connected to a network that is not the engine's"
+        } else {
+            "connected to an address that the engine does not reach"
+        }
     }
 }
 
@@ -82,7 +107,8 @@ mod tests {
 
     fn reach(gateway: bool) -> Reach {
         let address = |text: &str| text.parse().expect("an address");
-        Reach { addresses: vec![(address("192.0.2.10"), 24), (address("2001:db8::1"), 64)], gateways: [gateway, false] }
+        let addresses = vec![(address("192.0.2.10"), 24), (address("2001:db8::1"), 64)];
+        Reach { addresses, gateways: [gateway, false], ..Reach::default() }
     }
 
     #[test]
@@ -110,12 +136,35 @@ mod tests {
 
     #[test]
     fn the_kernels_sockets_have_a_reason() {
-        let why = |address: &str, is_bound| why_left(address.parse().expect("an address"), is_bound);
+        let reach =
+            Reach { ports: vec![80..=80], peers: vec![("192.0.2.0".parse().expect("one"), 24)], ..reach(false) };
+        let why = |address: &str, is_bound: bool| {
+            let address = address.parse().expect("an address");
+            if is_bound { reach.why_left_own(address) } else { reach.why_left_peer(address) }
+        };
         assert_eq!(why("::ffff:127.0.0.1", false), "connected to loopback");
         assert_eq!(why("0.0.0.0", false), "connected to loopback");
         assert_eq!(why("127.0.0.2", true), "bound to loopback");
         assert!(why("10.1.1.1", true).starts_with("bound to an address"));
-        assert!(why("10.1.1.1", false).contains("does not reach"));
+        assert!(why("192.0.2.10", true).starts_with("bound to a port"));
+        assert!(why("0.0.0.0", true).starts_with("bound to a port"));
+        assert!(why("10.1.1.1", false).contains("network that is not"));
+        assert!(why("192.0.2.99", false).contains("does not reach"));
+    }
+
+    #[test]
+    fn ports_and_networks_leave_the_rest_to_the_kernel() {
+        let ports = vec![80..=80, 8000..=8099];
+        let reach = Reach { ports, peers: vec![("192.0.2.64".parse().expect("one"), 26)], ..reach(true) };
+        let own = |port| reach.of_own(([192, 0, 2, 10], port).into());
+        let any = |port| reach.of_own(([0, 0, 0, 0], port).into());
+        assert_eq!(
+            [0, 79, 80, 81, 8000, 8099, 8100].map(own),
+            [Kernel, Kernel, Engine, Kernel, Engine, Engine, Kernel]
+        );
+        assert_eq!([0, 80, 443].map(any), [Kernel, Engine, Kernel]);
+        let peer = |last| reach.of_peer([192, 0, 2, last].into());
+        assert_eq!([1, 63, 64, 127, 128].map(peer), [Kernel, Kernel, Engine, Engine, Kernel]);
     }
 
     #[test]
@@ -131,7 +180,8 @@ mod tests {
             ("2001:db8::1", Engine),
         ];
         for (address, side) in table {
-            assert_eq!(reach(true).of_own(address.parse().expect("an address")), side, "{address}");
+            let address: IpAddr = address.parse().expect("an address");
+            assert_eq!(reach(true).of_own((address, 80).into()), side, "{address}");
         }
     }
 }
