@@ -44,6 +44,8 @@ impl EthtoolKey {
         let has_xdp = self.device.name_now().is_ok_and(|name| link::has_xdp(&name).unwrap_or(false));
         if has_xdp && self.read()?.as_deref() == Some("off") {
             let name = &self.device.name;
+            // The kernel acts on a wish that is another one than before: the next that asks for it shall be that.
+            let _ = ethtool::set_one(self.device.ifindex, self.group, &self.name, "off");
             return Err(KeyError::Away(format!("it is off as long as an XDP program is on {name}")));
         }
         Ok(())
