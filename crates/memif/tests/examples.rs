@@ -1,5 +1,7 @@
 //! The examples between two processes, over a socket in a folder of its own.
 
+#[path = "../examples/dpdk.rs"]
+mod dpdk;
 #[path = "../examples/echo.rs"]
 mod echo;
 #[path = "../examples/receiver.rs"]
@@ -7,7 +9,8 @@ mod receiver;
 #[path = "../examples/sender.rs"]
 mod sender;
 
-use std::process::{Child, Command};
+use std::io::ErrorKind;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use napier_memif::{
@@ -160,4 +163,45 @@ fn a_receiver_sleeps_until_a_packet_comes() {
     // Not asked for, not told.
     assert_eq!(senders[0].send([&[9; 60][..]]).packets, 1);
     assert_eq!(senders[0].counters().kicks, 3);
+}
+
+/// Needs `dpdk-testpmd` with the memif driver, and two processors.
+#[test]
+fn a_pair_with_dpdk_returns_all_packets() {
+    const TEST: &str = "a_pair_with_dpdk_returns_all_packets";
+    let cpus = napier_sys::sched::available_cpus();
+    let [first, second, ..] = cpus.as_slice() else {
+        return napier_testkit::skip!(TEST, "testpmd polls on a processor of its own, and there is one");
+    };
+    let folder = Folder::new("dpdk");
+    let socket = folder.file("memif.sock");
+    let vdev = format!("net_memif0,role=client,id=0,socket={socket},socket-abstract=no");
+    let ours = socket.clone();
+    let (done, is_done) = std::sync::mpsc::channel();
+    // It waits for a peer for ever: it is not joined if there is none.
+    std::thread::spawn(move || done.send(dpdk::run(&ours, COUNT).map_err(|error| error.to_string())));
+    napier_testkit::eventually("it listens", || std::path::Path::new(&socket).exists());
+    let testpmd = Command::new("dpdk-testpmd")
+        .args(["-l", &format!("{first},{second}"), "--no-huge", "-m", "256", "--no-pci", "--no-telemetry"])
+        .args(["--file-prefix", &format!("napier-memif-{}", std::process::id()), "--vdev", &vdev, "--"])
+        .args(["--forward-mode=io", "--nb-cores=1", "--total-num-mbufs=8192", "--auto-start", "--no-flush-rx"])
+        // Without a terminal it ends at the end of its input; with a period it only shows its counters.
+        .args(["--stats-period", "60"])
+        .env("RUNTIME_DIRECTORY", &*folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut testpmd = match testpmd {
+        Ok(testpmd) => testpmd,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let why = "dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev librte-net-memif23)";
+            return napier_testkit::skip!(TEST, "{why}");
+        }
+        Err(error) => panic!("testpmd does not start: {error}"),
+    };
+    let back = is_done.recv_timeout(napier_testkit::PATIENCE);
+    testpmd.kill().unwrap();
+    testpmd.wait().unwrap();
+    assert_eq!(back, Ok(Ok(COUNT)));
 }
