@@ -1,7 +1,7 @@
 //! The examples on a pair of interfaces in namespaces.
 
-#[path = "../examples/receiver.rs"]
-mod receiver;
+#[path = "../examples/counter.rs"]
+mod counter;
 #[path = "../examples/reflector.rs"]
 mod reflector;
 
@@ -72,7 +72,7 @@ fn a_receiver_that_sleeps_gets_what_a_sender_sends() {
     let config = on(pair.right(), 1, XdpFilter::Everything);
     let (done, is_done) = channel();
     let counts = std::thread::spawn(move || {
-        let counted = receiver::run(&config, 100).unwrap();
+        let counted = counter::run(&config, 100).unwrap();
         done.send(()).unwrap();
         counted
     });

@@ -1,5 +1,6 @@
-/* Counts the packets of an interface's first queue by libxdp, and sleeps while there are none: what crates/xsk/examples/receiver.rs does.
- *     receiver INTERFACE COUNT */
+/* Counts the packets of an interface's first queue by libxdp, and sleeps while there are none: what crates/xsk/examples/counter.rs does,
+ * with rings and frames of the same sizes.
+ *     counter INTERFACE COUNT */
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include <sys/mman.h>
 #include <xdp/xsk.h>
 
-enum { FRAMES = 4096, FRAME_BYTES = 4096, RING = 2048, BURST = 64 };
+enum { FRAMES = 1024, FRAME_BYTES = 2048, RING = 1024, BURST = 64 };
 
 static void failed(const char *what, int error) {
 	fprintf(stderr, "%s: %d\n", what, error);
@@ -24,7 +25,7 @@ int main(int argc, char **argv) {
 	int error;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: receiver INTERFACE COUNT\n");
+		fprintf(stderr, "usage: counter INTERFACE COUNT\n");
 		return 2;
 	}
 	count = strtoull(argv[2], NULL, 10);
@@ -43,8 +44,9 @@ int main(int argc, char **argv) {
 	for (i = 0; i < FRAMES; i++)
 		*xsk_ring_prod__fill_addr(&fill, at + i) = (uint64_t)i * FRAME_BYTES;
 	xsk_ring_prod__submit(&fill, FRAMES);
+	/* Each line as it comes, also into a pipe. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	puts("ready");
-	fflush(stdout);
 
 	struct pollfd news = { .fd = xsk_socket__fd(socket), .events = POLLIN };
 	while (packets < count) {

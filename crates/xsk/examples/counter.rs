@@ -1,4 +1,4 @@
-//! Counts the packets of an interface's first queue, and sleeps while there are none: `receiver INTERFACE [COUNT] [ADDRESS]`.
+//! Counts the packets of an interface's first queue, and sleeps while there are none: `counter INTERFACE [COUNT] [ADDRESS]`.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub(crate) fn run(config: &XskConfig, count: u64) -> Result<(u64, u64), Box<dyn 
 #[allow(dead_code)] // the test calls `run`
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let interface = arguments.next().ok_or("usage: receiver INTERFACE [COUNT] [ADDRESS]")?;
+    let interface = arguments.next().ok_or("usage: counter INTERFACE [COUNT] [ADDRESS]")?;
     let count = arguments.next().map_or(Ok(u64::MAX), |count| count.parse())?;
     // Without an address the kernel hears nothing on the queue.
     let filter = match arguments.next() {
