@@ -1,7 +1,9 @@
 //! The control channel as any thread reaches it: what is to be added, and on which sockets.
 
 use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use napier_core::memif::RegionLayout;
 use napier_ring::Inbox;
@@ -13,6 +15,9 @@ use crate::handler::PeerHandler;
 use crate::poll::Poll;
 use crate::port::{Listener, Port};
 use crate::socket::SocketPath;
+
+/// How often a thread that waits for a removal looks whether the channel ends.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A server's interface, from before it is added until the channel ends.
 struct Served {
@@ -30,6 +35,16 @@ pub struct Channel {
     served: Mutex<Vec<Served>>,
     /// For the thread that drives the channel to take, which waits for no thread that has the lock.
     pub(crate) added: Inbox<Port>,
+    /// The same, of those that are to go.
+    pub(crate) removed: Inbox<Removal>,
+}
+
+/// An interface is to go.
+pub(crate) struct Removal {
+    /// Its [number](Port::number).
+    pub(crate) number: u64,
+    /// Dropped when it is gone.
+    _done: SyncSender<()>,
 }
 
 impl Channel {
@@ -40,7 +55,7 @@ impl Channel {
     /// The system refused a descriptor.
     pub fn new() -> io::Result<Arc<Self>> {
         let (poll, guard) = (Poll::new()?, Guard::new());
-        Ok(Arc::new(Self { poll, guard, served: Mutex::default(), added: Inbox::default() }))
+        Ok(Arc::new(Self { poll, guard, served: Mutex::default(), added: Inbox::default(), removed: Inbox::default() }))
     }
 
     /// Begins to add an interface: its number is taken.
@@ -73,6 +88,11 @@ impl Channel {
     pub fn stopped(&self) {
         self.guard.stop();
         self.lock().clear();
+    }
+
+    /// Gives the number of an interface at a listener back.
+    fn forget(&self, listener: u64, id: u32) {
+        self.lock().retain(|served| (served.listener.token, served.id) != (listener, id));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Served>> {
@@ -113,19 +133,59 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Lets it look for its peer, to whom it is called `name`.
-    pub fn add(mut self, name: &str, handler: Arc<dyn PeerHandler>) {
-        let port = Port::new(name, self.config.clone(), self.layout, handler, self.listener.take());
+    /// Lets it look for its peer, to whom it is called `name`. It stays until it is [removed](AddedInterface::remove), or the channel ends.
+    pub fn add(mut self, name: &str, handler: Arc<dyn PeerHandler>) -> AddedInterface {
+        let number = self.channel.poll.next_token();
+        let listener = self.listener.take();
+        let served = listener.as_ref().map(|listener| (listener.token, self.config.id));
+        let port = Port::new(name, number, self.config.clone(), self.layout, handler, listener);
         self.channel.added.push(port);
         self.channel.poll.wake();
+        AddedInterface { channel: self.channel.clone(), number, served }
+    }
+}
+
+/// An interface of a channel. Dropping this leaves it there.
+pub struct AddedInterface {
+    channel: Arc<Channel>,
+    number: u64,
+    /// At the server: its listener, and its number on the socket.
+    served: Option<(u64, u32)>,
+}
+
+impl AddedInterface {
+    /// Removes the interface: its peer is told, its [handler](PeerHandler) too, for the last time, and its number on the socket is free.
+    ///
+    /// Waits until the thread that drives the channel has done that, and must not be called by it, nor with a lock that the handler takes.
+    /// Returns at once if the channel ends, which does the same.
+    pub fn remove(self) {
+        if !self.channel.poll.is_stopping() {
+            let is_done = self.ask();
+            while is_done.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) && !self.channel.poll.is_stopping() {}
+        }
+        self.forget();
+    }
+
+    /// Asks the thread that drives the channel to remove it, which lets go of what this returns when that is done.
+    pub(crate) fn ask(&self) -> Receiver<()> {
+        let (done, is_done) = sync_channel(1);
+        self.channel.removed.push(Removal { number: self.number, _done: done });
+        self.channel.poll.wake();
+        is_done
+    }
+
+    /// Gives its number on the socket back, when it is gone.
+    pub(crate) fn forget(&self) {
+        if let Some((listener, id)) = self.served {
+            self.channel.forget(listener, id);
+        }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(listener) = &self.listener {
-            let other = |served: &Served| (served.listener.token, served.id) != (listener.token, self.config.id);
-            self.channel.lock().retain(other);
+            self.channel.forget(listener.token, self.config.id);
         }
     }
 }

@@ -21,6 +21,15 @@ pub enum MemifRole {
 }
 
 /// One interface of a control socket, at one of its two sides.
+///
+/// ```
+/// use napier_memif::{InterfaceConfig, Memif, Secret};
+///
+/// let secret = Secret::new(b"between us");
+/// let socket = format!("@napier-memif-doc-config-{}", std::process::id());
+/// Memif::new()?.add("vpp", InterfaceConfig { queues: 2, secret, ..InterfaceConfig::server(&socket) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterfaceConfig {
     /// Which side this is.
@@ -81,6 +90,28 @@ pub enum AddInterfaceError {
     /// No descriptor or no thread.
     #[error("the control channel of memif cannot be started: {0}; check the limits on open files and threads")]
     System(#[from] io::Error),
+}
+
+impl AddInterfaceError {
+    /// What kind of error of the system this is.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::RingSize { .. } | Self::FrameBytes { .. } | Self::Layout(_) | Self::OtherAccess { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+            Self::Socket(error) => error.kind(),
+            Self::IdTaken { .. } => io::ErrorKind::AddrInUse,
+            Self::System(source) => source.kind(),
+        }
+    }
+}
+
+/// Of its [kind](AddInterfaceError::kind), with the error inside for what it says.
+impl From<AddInterfaceError> for io::Error {
+    fn from(error: AddInterfaceError) -> Self {
+        Self::new(error.kind(), error)
+    }
 }
 
 impl InterfaceConfig {

@@ -87,7 +87,7 @@ pub use socket::MemifSocketError;
 /// it; any thread adds interfaces, each with a [`PeerHandler`](drive::PeerHandler) that is handed the ends of rings
 /// (`napier_ring::memif::remote`) and told when to give them up.
 pub mod drive {
-    pub use crate::channel::{Channel, Reservation};
+    pub use crate::channel::{AddedInterface, Channel, Reservation};
     pub use crate::config::GAP_BYTES;
     pub use crate::handler::{Connection, PeerHandler, QueueEnds};
     pub use crate::kick::{Kick, drain, new_eventfd};

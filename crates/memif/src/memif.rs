@@ -12,7 +12,7 @@ use napier_core::time::{Deadline, Span};
 use napier_ring::memif::InterruptSwitch;
 use napier_sys::clock::{Clock, timespec};
 
-use crate::channel::Channel;
+use crate::channel::{AddedInterface, Channel};
 use crate::config::{AddInterfaceError, InterfaceConfig};
 use crate::disconnect::Disconnect;
 use crate::handler::{Connection, PeerHandler};
@@ -64,13 +64,34 @@ pub enum MemifEvent {
 /// It does nothing by itself: [`poll`](Self::poll) does, and its descriptor is readable when that has something to do. One thread
 /// is started, which sleeps unless a peer makes a sender wait. Packets never pass through here. When this is dropped every peer is
 /// told.
+///
+/// ```
+/// use std::time::Duration;
+/// use napier_memif::{InterfaceConfig, Memif, MemifEvent};
+///
+/// let socket = format!("@napier-memif-doc-both-{}", std::process::id());
+/// // Both sides in one process, driven by turns.
+/// let (mut server, mut client) = (Memif::new()?, Memif::new()?);
+/// let served = server.add("server", InterfaceConfig::server(&socket))?;
+/// client.add("client", InterfaceConfig::client(&socket))?;
+/// loop {
+///     client.poll(Some(Duration::ZERO));
+///     if let Some(MemifEvent::Connected { interface, peer, receivers, .. }) = server.poll(Some(Duration::from_millis(1))) {
+///         assert_eq!((interface, receivers.len()), (served, 1));
+///         println!("{peer} has connected");
+///         break;
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Memif {
     channel: Arc<Channel>,
     /// Dropped before the guard ends: peers that are told may make a thread wait.
     peers: Option<Peers>,
     guard: Option<JoinHandle<()>>,
     events: Events,
-    interfaces: usize,
+    /// By their numbers; those that were removed leave nothing.
+    interfaces: Vec<Option<AddedInterface>>,
 }
 
 type Events = Arc<Mutex<VecDeque<MemifEvent>>>;
@@ -90,22 +111,45 @@ impl Memif {
         let guarded = channel.clone();
         let guard = std::thread::Builder::new().name("memif-guard".to_owned()).spawn(move || guarded.guard())?;
         let peers = Some(Peers::new(channel.clone()));
-        Ok(Self { channel, peers, guard: Some(guard), events: Events::default(), interfaces: 0 })
+        Ok(Self { channel, peers, guard: Some(guard), events: Events::default(), interfaces: Vec::new() })
     }
 
     /// Adds an interface, called `name` (at most 31 bytes are told). A server listens from now on, a client connects at the next
-    /// [`poll`](Self::poll); it stays until this is dropped.
+    /// [`poll`](Self::poll); it stays until it is [removed](Self::remove) or this is dropped.
     ///
     /// # Errors
     ///
     /// See [`AddInterfaceError`]; nothing is added then.
     pub fn add(&mut self, name: &str, config: InterfaceConfig) -> Result<InterfaceId, AddInterfaceError> {
         let reservation = self.channel.reserve(config)?;
-        let id = InterfaceId(self.interfaces);
-        self.interfaces += 1;
+        let id = InterfaceId(self.interfaces.len());
         let (index_errors, state) = (Arc::default(), Mutex::default());
-        reservation.add(name, Arc::new(Owner { id, events: self.events.clone(), index_errors, state }));
+        let owner = Owner { id, events: self.events.clone(), index_errors, state };
+        self.interfaces.push(Some(reservation.add(name, Arc::new(owner))));
         Ok(id)
+    }
+
+    /// Removes an interface: its peer is told, and its number on the socket is free. If there was a peer, its last event says so
+    /// ([`Disconnect::Closing`]); what the peer has sent can still be received. False: it was removed before.
+    ///
+    /// ```
+    /// use napier_memif::{InterfaceConfig, Memif};
+    ///
+    /// let socket = format!("@napier-memif-doc-remove-{}", std::process::id());
+    /// let mut memif = Memif::new()?;
+    /// let first = memif.add("first", InterfaceConfig::server(&socket))?;
+    /// assert!(memif.add("second", InterfaceConfig::server(&socket)).is_err()); // the same number
+    /// assert!(memif.remove(first) && !memif.remove(first));
+    /// memif.add("second", InterfaceConfig::server(&socket))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove(&mut self, interface: InterfaceId) -> bool {
+        let Some(interface) = self.interfaces.get_mut(interface.0).and_then(Option::take) else { return false };
+        let is_done = interface.ask();
+        self.peers.as_mut().expect("there until the drop").take_in();
+        debug_assert!(is_done.recv().is_err(), "it is gone");
+        interface.forget();
+        true
     }
 
     /// Does what is due, and returns what became of a peer. Waits until there is something to tell, at most for so long (`None`:

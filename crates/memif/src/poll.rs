@@ -89,13 +89,18 @@ impl Poll {
         if events.iter().any(|event| event.data.u64() == TOKEN_ALARM) {
             let _ = rustix::io::read(&self.alarm, &mut [0; 8]);
         }
-        // Release in `stop`.
-        (!self.stopping.load(Ordering::Acquire)).then_some(events)
+        (!self.is_stopping()).then_some(events)
+    }
+
+    /// Whether the thread that waits is to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Pairs with the Release in `stop`.
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// The thread that waits is to end.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Release); // Acquire in `wait`
+        self.stopping.store(true, Ordering::Release); // Acquire in `is_stopping`
         self.wake();
     }
 }

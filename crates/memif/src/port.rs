@@ -22,6 +22,8 @@ pub(crate) struct Listener {
 
 /// An interface and what it waits for.
 pub(crate) struct Port {
+    /// That no other interface of the channel has.
+    pub(crate) number: u64,
     /// What the peer is told that it is called.
     pub(crate) name: String,
     pub(crate) config: InterfaceConfig,
@@ -51,6 +53,7 @@ impl Port {
     /// An interface without peer.
     pub(crate) fn new(
         name: &str,
+        number: u64,
         config: InterfaceConfig,
         layout: RegionLayout,
         handler: Arc<dyn PeerHandler>,
@@ -59,7 +62,7 @@ impl Port {
         let retry = Span::from_ns(u64::try_from(config.retry.as_nanos()).unwrap_or(u64::MAX));
         let tries = listener.is_none().then(|| Tries::new(Clock.now(), retry));
         let (name, connection, attached, refused) = (name.to_owned(), None, None, None);
-        Self { name, config, layout, handler, listener, connection, attached, tries, refused }
+        Self { number, name, config, layout, handler, listener, connection, attached, tries, refused }
     }
 
     /// Whether this is one of a listener's interfaces.

@@ -159,6 +159,26 @@ napier_core::shown!(SenderCounters { packets, bytes, too_long, kicks });
 ///
 /// Its descriptor is readable when the peer has interrupted, which it does if it was asked to: [`arm`](Self::arm), wait,
 /// [`disarm`](Self::disarm), receive until there is nothing, and again. A program that polls all the time asks for none.
+///
+/// ```no_run
+/// use napier_memif::{MemifPackets, MemifReceiver};
+/// use rustix::event::{PollFd, PollFlags, poll};
+///
+/// fn receive(receiver: &mut MemifReceiver) -> std::io::Result<()> {
+///     let mut packets = MemifPackets::new(64, 2048);
+///     while receiver.is_connected() {
+///         receiver.disarm();
+///         while receiver.receive(&mut packets) > 0 {
+///             packets.iter().for_each(|packet| println!("{} bytes", packet.len()));
+///         }
+///         if receiver.arm() {
+///             // Beside the `Memif`, which says when the peer goes.
+///             poll(&mut [PollFd::new(receiver, PollFlags::IN)], None)?;
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct MemifReceiver {
     ring: Receiver,
     switch: Arc<InterruptSwitch>,
@@ -243,6 +263,16 @@ impl AsFd for MemifReceiver {
 }
 
 /// The send end of one queue.
+///
+/// ```no_run
+/// use napier_memif::MemifSender;
+///
+/// /// Gives how many of these packets went; the ring may be full.
+/// fn send(sender: &mut MemifSender, packets: &[Vec<u8>]) -> usize {
+///     let sent = sender.send(packets.iter().map(Vec::as_slice));
+///     (sent.packets + sent.too_long) as usize
+/// }
+/// ```
 pub struct MemifSender {
     ring: Sender,
     kick: Arc<Kick>,

@@ -61,6 +61,26 @@ pub enum MemifSocketError {
     },
 }
 
+impl MemifSocketError {
+    /// What kind of error of the system this is.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Path { .. } => io::ErrorKind::InvalidInput,
+            Self::Taken { .. } => io::ErrorKind::AddrInUse,
+            Self::NotASocket { .. } => io::ErrorKind::AlreadyExists,
+            Self::Access { source, .. } | Self::System { source, .. } => source.kind(),
+        }
+    }
+}
+
+/// Of its [kind](MemifSocketError::kind), with the error inside for what it says.
+impl From<MemifSocketError> for io::Error {
+    fn from(error: MemifSocketError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
 impl SocketPath {
     fn address(&self) -> Result<SocketAddrUnix, MemifSocketError> {
         let address = match self.0.strip_prefix('@') {

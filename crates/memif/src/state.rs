@@ -87,9 +87,7 @@ impl Peers {
         let channel = self.channel.clone();
         let mut buffer = [const { MaybeUninit::uninit() }; 64];
         let Some(events) = channel.poll.wait(&mut buffer, timeout) else { return false };
-        for port in channel.added.take_any() {
-            self.ports.push(port);
-        }
+        self.take_in();
         // Those that have connections first: a peer that is gone makes room for one that comes.
         for event in events {
             self.on_readable(event.data.u64());
@@ -108,6 +106,22 @@ impl Peers {
             self.alarm = next;
         }
         true
+    }
+
+    /// Interfaces that were added, and those that are to go.
+    pub(crate) fn take_in(&mut self) {
+        // First, so that the interface of each is among those that were added.
+        let removals: Vec<_> = self.channel.removed.take_any().collect();
+        self.ports.extend(self.channel.added.take_any());
+        for removal in removals {
+            let Some(position) = self.ports.iter().position(|port| port.number == removal.number) else { continue };
+            if let Some(token) = self.ports[position].connection {
+                self.end(token, Disconnect::Closing);
+            }
+            self.ports.remove(position);
+            let behind = self.connections.values_mut().filter_map(|connection| connection.port.as_mut());
+            behind.filter(|port| **port > position).for_each(|port| *port -= 1);
+        }
     }
 
     /// Until when nothing is to be done unless something comes.
@@ -362,6 +376,8 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
+        // No thread waits for what is asked of it from here on.
+        self.channel.stop();
         // What is half done after a panic is not to be finished.
         if !std::thread::panicking() {
             self.close_all();

@@ -135,6 +135,37 @@ fn both_sides_are_told_why_and_a_client_comes_back() {
 }
 
 #[test]
+fn a_removed_interface_tells_its_peer_and_gives_its_number_back() {
+    let folder = Folder::new("removed");
+    let socket = folder.file("memif.sock");
+    let retry = Duration::from_millis(10);
+    let (mut server, mut client) = (Memif::new().unwrap(), Memif::new().unwrap());
+    let kept = server.add("kept", InterfaceConfig { id: 1, ..InterfaceConfig::server(&socket) }).unwrap();
+    client.add("client", InterfaceConfig { retry, ..InterfaceConfig::client(&socket) }).unwrap();
+    let mut ends = None;
+    for _ in 0..3 {
+        let served = server.add("served", InterfaceConfig::server(&socket)).unwrap();
+        let (mut here, mut there) = (None, None);
+        napier_testkit::eventually("both sides have a peer", || {
+            here = server.poll(Some(Duration::ZERO)).and_then(connected).or(here.take());
+            there = client.poll(Some(Duration::from_millis(1))).and_then(connected).or(there.take());
+            here.is_some() && there.is_some()
+        });
+        assert!(server.remove(served) && !server.remove(served));
+        let why = |event| match event {
+            MemifEvent::Disconnected { why, .. } => Some(why),
+            _ => None,
+        };
+        assert!(matches!(wait_for(&mut client, why), Disconnect::ByPeer(_)));
+        assert!(matches!(server.poll(Some(Duration::ZERO)).and_then(why), Some(Disconnect::Closing)));
+        ends = here;
+    }
+    let (_, receivers, _) = ends.expect("three times");
+    assert!(!receivers[0].is_connected());
+    assert!(server.remove(kept) && !std::path::Path::new(&socket).exists(), "no interface is on it");
+}
+
+#[test]
 fn a_receiver_sleeps_until_a_packet_comes() {
     let folder = Folder::new("sleep");
     let socket = folder.file("memif.sock");
