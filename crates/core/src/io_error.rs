@@ -7,6 +7,7 @@ use std::io::Error;
 use crate::control::mode::ModeError;
 use crate::control::{DevSetError, NapiSetError, QueryError};
 use crate::event::EpollParamsError;
+use crate::moderation::CoalesceError;
 
 /// With the kernel's number alone, as `ioctl(2)` has it.
 impl From<EpollParamsError> for Error {
@@ -28,11 +29,18 @@ macro_rules! with_kind_of_errno {
 
 with_kind_of_errno!(DevSetError, NapiSetError, QueryError);
 
-impl From<ModeError> for Error {
-    fn from(error: ModeError) -> Self {
-        Self::new(std::io::ErrorKind::InvalidInput, error)
-    }
+/// What cannot be, and the error inside for what it says.
+macro_rules! invalid_input {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::new(std::io::ErrorKind::InvalidInput, error)
+            }
+        })+
+    };
 }
+
+invalid_input!(ModeError, CoalesceError);
 
 #[cfg(test)]
 mod tests {

@@ -57,6 +57,8 @@ pub use napier_core::tcp::time_wait::Reuse as TimeWaitReuse;
 pub use counters::{STACK_METRICS, StackCounters};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzz::fuzz_frames;
+#[doc(hidden)]
+pub use ns::no_address;
 pub use ns::{DeviceError, GatewayError, NeighbourError, NetNs};
 pub use options::{OptionError, SocketOption, UnknownOption};
 #[cfg(any(test, feature = "fuzzing"))]

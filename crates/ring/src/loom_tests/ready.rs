@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-use super::{model, without};
+use super::{model, model_preempted, without};
 use crate::sync::Point;
 use crate::{Demand, DemandOnce, ReadyQueue};
 
@@ -82,6 +82,76 @@ fn demand_once_needs_the_fence_of_the_wish() {
 #[should_panic(expected = "missed news")]
 fn demand_once_needs_the_fence_of_the_news() {
     without(Point::DemandNews, || a_task_that_waits_is_told(false));
+}
+
+/// What tasks and deliveries share of a socket (`stack/src/event/source.rs`): its contexts stand in one place until a task waits, then in another with the tasks.
+struct Moving {
+    /// The old place has the contexts, or none.
+    old: AtomicU32,
+    /// The new place is made; and deliveries come there.
+    made: AtomicU32,
+    reached: AtomicU32,
+    watched: Demand,
+    waiting: DemandOnce,
+    news: AtomicU32,
+}
+
+impl Moving {
+    /// The first task moves the contexts, under a lock.
+    fn move_contexts(&self) {
+        self.made.store(1, Ordering::Release);
+        self.old.store(0, Ordering::Release);
+        self.watched.change(1);
+        self.reached.store(1, Ordering::Release);
+    }
+
+    /// A delivery; whether it has told the task.
+    fn deliver(&self) -> bool {
+        self.news.store(1, Ordering::Relaxed);
+        self.watched.after_news() != 0
+            && self.old.load(Ordering::Acquire) == 0
+            && self.made.load(Ordering::Acquire) == 1
+            && self.waiting.take(1) == 1
+    }
+}
+
+/// A second task waits while the first moves the contexts. It passes the lock by only if deliveries come to the new place; by mistake, if that is made.
+fn a_second_task_is_told(contexts: u32, by_mistake: bool) {
+    model_preempted(3, move || {
+        let moving = Arc::new(Moving {
+            old: AtomicU32::new(contexts),
+            made: AtomicU32::new(0),
+            reached: AtomicU32::new(0),
+            watched: Demand::new(contexts),
+            waiting: DemandOnce::default(),
+            news: AtomicU32::new(0),
+        });
+        let (first, second) = (moving.clone(), moving.clone());
+        let first = thread::spawn(move || first.move_contexts());
+        let second = thread::spawn(move || {
+            let passes = if by_mistake { &second.made } else { &second.reached };
+            // Who takes the lock finds all done: nothing is asked of it here.
+            (passes.load(Ordering::Acquire) == 1).then(|| {
+                second.waiting.want(1);
+                second.news.load(Ordering::Relaxed) == 1
+            })
+        });
+        let told = moving.deliver();
+        first.join().unwrap();
+        assert!(second.join().unwrap().is_none_or(|seen| seen || told), "missed news");
+    });
+}
+
+#[test]
+fn a_second_task() {
+    a_second_task_is_told(1, false);
+    a_second_task_is_told(0, false);
+}
+
+#[test]
+#[should_panic(expected = "missed news")]
+fn a_second_task_waits_until_deliveries_come_to_the_new_place() {
+    a_second_task_is_told(1, true);
 }
 
 /// A queue of one slot, which a collector has in hand, the demand for its member and the member's news.

@@ -174,6 +174,13 @@ pub enum Timeout {
     Outside,
 }
 
+/// As [`After`](Timeout::After).
+impl From<Duration> for Timeout {
+    fn from(time: Duration) -> Self {
+        Self::After(time)
+    }
+}
+
 /// As the standard library has it: `None` is for ever.
 ///
 /// ```

@@ -99,11 +99,12 @@ impl JointContext {
         Ok(epoll::delete(&self.members, descriptor)?)
     }
 
-    /// Waits until sockets or descriptors are ready, or `timeout` passes; gives how many of `events` were filled. A signal does not end it.
+    /// Waits until sockets or descriptors are ready, or `timeout` (as for [`EventContext::wait`]) passes; gives how many of `events` were filled. A signal does not end it.
     ///
     /// # Errors
     /// As [`EventContext::wait`]: EINVAL if `events` is empty, ESHUTDOWN once the engine has stopped.
-    pub fn wait(&self, events: &mut [Event], timeout: Timeout) -> io::Result<usize> {
+    pub fn wait(&self, events: &mut [Event], timeout: impl Into<Timeout>) -> io::Result<usize> {
+        let timeout = timeout.into();
         if events.is_empty() {
             return Err(WaitError::NoRoom.into());
         }

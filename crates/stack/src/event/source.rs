@@ -209,6 +209,11 @@ impl Source {
     }
 
     /// Where tasks wait; none of a source that is closed.
+    ///
+    /// A task may come while another moves the list. It passes the lock by only once that is done (`is_reached`), so the empty old place and the
+    /// demand are stored before its wish. Of its fence after the wish and a delivery's fence after the news one is first: if the task's, the delivery
+    /// finds the old place empty, and the wish; if the delivery's, the task's look finds the news. `ring/src/loom_tests/ready.rs`
+    /// (`a_second_task`) walks it, with a twin that passes by too early.
     fn tasks(&self, host: &dyn Fn() -> Option<Arc<dyn Host>>) -> Option<&Arc<Tasks>> {
         // Acquire: pairs with the Release below.
         if let Some(with) = self.tasks.get().filter(|with| with.is_reached.load(Ordering::Acquire)) {

@@ -11,7 +11,7 @@ use crate::event::state::ContextState;
 use crate::wait::deferred::{Deferring, Work};
 
 impl EventContext {
-    /// Waits until members are ready, or `timeout` passes; returns how many of `events` were filled.
+    /// Waits until members are ready, or `timeout` (a [`Timeout`], a `Duration` or an `Option` of one) passes; returns how many of `events` were filled.
     ///
     /// Members are reported in the order in which they became ready. What has no room stays ready: the next call
     /// returns it without polling. Before each sleep the context busy polls once if it is set up to do so; that time
@@ -23,7 +23,12 @@ impl EventContext {
     ///
     /// # Errors
     /// [`WaitError::NoRoom`] if `events` is empty; [`WaitError::Stopped`] once the engine has stopped, whatever is ready.
-    pub fn wait(&self, events: &mut [Event], timeout: Timeout) -> Result<usize, WaitError> {
+    #[inline]
+    pub fn wait(&self, events: &mut [Event], timeout: impl Into<Timeout>) -> Result<usize, WaitError> {
+        self.wait_for(events, timeout.into())
+    }
+
+    fn wait_for(&self, events: &mut [Event], timeout: Timeout) -> Result<usize, WaitError> {
         if events.is_empty() {
             return Err(WaitError::NoRoom);
         }

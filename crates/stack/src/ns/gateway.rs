@@ -1,6 +1,7 @@
 //! Gateways: where packets go whose destination lies in no device's prefix. One for each family, as the default routes of
 //! `ip route replace default via ADDRESS dev DEVICE`.
 
+use std::io;
 use std::net::IpAddr;
 
 use thiserror::Error;
@@ -49,6 +50,18 @@ pub enum GatewayError {
         /// The gateway.
         gateway: IpAddr,
     },
+}
+
+impl From<GatewayError> for io::Error {
+    fn from(error: GatewayError) -> Self {
+        let kind = match &error {
+            GatewayError::NoDevice { .. } | GatewayError::NotFound { .. } => io::ErrorKind::NotFound,
+            GatewayError::NotOnLink { .. } | GatewayError::NotAnother { .. } | GatewayError::NoSource { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+        };
+        Self::new(kind, error)
+    }
 }
 
 impl NetNs {

@@ -12,6 +12,7 @@ use napier_sys::clock::Clock;
 use thiserror::Error;
 
 pub use gateway::GatewayError;
+pub use sockets::no_address;
 
 use crate::counters::{Counter, StackCounters};
 use crate::device::{Egress, IfAddr};
@@ -135,6 +136,27 @@ pub enum NeighbourError {
         /// The Ethernet address.
         mac: [u8; 6],
     },
+}
+
+impl From<DeviceError> for io::Error {
+    fn from(error: DeviceError) -> Self {
+        let kind = match &error {
+            DeviceError::Exists { .. } => io::ErrorKind::AlreadyExists,
+            DeviceError::NotFound { .. } => io::ErrorKind::NotFound,
+            DeviceError::BadAddress { .. } | DeviceError::NotAStation { .. } => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<NeighbourError> for io::Error {
+    fn from(error: NeighbourError) -> Self {
+        let kind = match &error {
+            NeighbourError::NoDevice { .. } | NeighbourError::NotFound { .. } => io::ErrorKind::NotFound,
+            NeighbourError::NotUnicast { .. } => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
 }
 
 fn mac_text(mac: [u8; 6]) -> String {

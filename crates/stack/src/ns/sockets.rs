@@ -7,7 +7,6 @@ use napier_core::tcp::memory::MemoryLimits;
 use napier_core::tcp::time_wait::Reuse as TimeWaitReuse;
 
 use super::NetNs;
-use crate::errno::errno;
 use crate::tcp::{TcpListener, TcpListenerBuilder, TcpStream, TcpStreamBuilder};
 use crate::udp::{UdpSocket, UdpSocketBuilder};
 
@@ -15,12 +14,12 @@ use crate::udp::{UdpSocket, UdpSocketBuilder};
 /// kernel's network.
 ///
 /// # Errors
-/// EINVAL if there is no address; else what the last attempt gave.
+/// [`no_address`] if there is none; else what the last attempt gave.
 pub(crate) fn first_of<R>(
     addrs: impl ToSocketAddrs,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<R>,
 ) -> io::Result<R> {
-    let mut last = errno(libc::EINVAL);
+    let mut last = no_address();
     for addr in addrs.to_socket_addrs()? {
         match attempt(addr) {
             Ok(made) => return Ok(made),
@@ -28,6 +27,13 @@ pub(crate) fn first_of<R>(
         }
     }
     Err(last)
+}
+
+/// What a call gives if what it was given is no address at all, in the words of `std::net` (`net/socket_addr`).
+#[doc(hidden)]
+#[must_use]
+pub fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")
 }
 
 impl UdpSocket {
