@@ -91,7 +91,9 @@ pub use napier_stack::event;
 /// Devices: links in shared memory, memif interfaces and AF_XDP interfaces, with a NAPI instance per receive queue.
 pub mod device {
     #[doc(inline)]
-    pub use crate::engine::{AddLinkError, AffinityError, DeviceHandle, DeviceStats, LinkState, RssError};
+    pub use crate::engine::{
+        AddLinkError, AffinityError, DeviceHandle, DeviceStats, LinkState, RemoveDeviceError, RssError,
+    };
     pub use crate::napi::NapiStats;
     pub use crate::port::link::{LinkConfig, LinkError};
     #[cfg(feature = "memif")]
@@ -188,6 +190,8 @@ pub mod socket {
     /// ```
     pub use napier_sys::current::without_waiting;
 
+    #[doc(hidden)]
+    pub use napier_stack::no_address;
     pub use napier_stack::{
         CongestionControl, DeviceError, GatewayError, MemoryLimits, MemoryLimitsError, MergedDatagram, MtuDiscovery,
         NeighbourError, NetNs, OptionError, RecvMeta, ReusePort, SendMeta, SentError, SocketOption, StackCounters,

@@ -58,6 +58,8 @@ pub(crate) struct Device {
     /// The device at the other end: its table decides which of our queues leads where.
     pub(crate) peer_rss: Arc<Rss>,
     pub(crate) up: AtomicBool,
+    /// It was taken out of its engine: handles show what it was, and change nothing.
+    pub(crate) removed: AtomicBool,
     /// Held by the thread that changes `threaded` of its instances; before the control lock.
     pub(crate) threaded_changes: Mutex<()>,
     /// Packets refused because the device was down.
@@ -104,9 +106,16 @@ impl Device {
         self.tx[queue].claim_wire()
     }
 
-    /// Its transmit queues, to be changed.
+    /// Its transmit queues, to be changed; none of one that was removed.
     pub(crate) fn tx_queues(&self) -> Queues<'_> {
-        Queues { device: &self.name, paths: &self.tx, shared: &self.tx_shared }
+        let paths = if self.is_removed() { &[][..] } else { &self.tx };
+        Queues { device: &self.name, paths, shared: &self.tx_shared }
+    }
+
+    /// Whether it was taken out of its engine.
+    pub(crate) fn is_removed(&self) -> bool {
+        // Pairs with the Release where it is removed.
+        self.removed.load(Ordering::Acquire)
     }
 
     /// The transmit queue whose frames the peer receives for this hash.

@@ -1,4 +1,4 @@
-//! Adding devices, of each kind.
+//! Adding devices, of each kind, and removing them.
 
 use std::sync::{Arc, Weak};
 
@@ -6,6 +6,7 @@ use napier_core::rss::IndirectionTable;
 
 use super::check::least_mtu;
 use super::devices::{NewDevice, new_rss};
+use super::remove::RemoveDeviceError;
 use super::{DeviceHandle, Engine, EngineInner};
 use crate::bounds::mtu_of;
 use crate::netdev::Device;
@@ -121,6 +122,36 @@ impl Engine {
     #[cfg(feature = "xdp")]
     pub fn add_xdp(&self, config: &XdpConfig, end: EndConfig) -> Result<DeviceHandle, AddXdpError> {
         self.inner.add(NewXdp::check(config)?, end)
+    }
+
+    /// Removes a device (`ip link del`), of a link both ends; the engine and its other devices go on.
+    ///
+    /// TCP connections over it end with `ENETRESET`, raw ports of it wait no longer, and what sockets send by its prefixes gets `ENETUNREACH`. Packets that
+    /// have been received can still be read: their frames come home then. A memif peer is told, and the interface and its queues are free for
+    /// other programs. Its name can be given again. Handles that are left show its last figures, an id of 0 for each queue and
+    /// [`LinkState::gone`](crate::device::LinkState::gone).
+    ///
+    /// Its instances and its memory are used up: an engine makes 4096 instances and 255 arenas of frames in its life. A queue of a link takes two arenas,
+    /// another device one, and one more where it has a queueing discipline.
+    ///
+    /// ```
+    /// # use napier_runtime::doc_link;
+    /// let (engine, device, peer) = doc_link()?;
+    /// engine.remove_device(&device)?;
+    /// assert!(engine.dev_dump().is_empty() && peer.link_state().gone);
+    /// assert!(engine.remove_device(&peer).is_err()); // it went along
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`RemoveDeviceError`].
+    pub fn remove_device(&self, device: &DeviceHandle) -> Result<(), RemoveDeviceError> {
+        let going = self.inner.devices.lock().take_out(&device.device);
+        if going.is_empty() {
+            return Err(RemoveDeviceError::NoSuchDevice { name: device.name().to_owned() });
+        }
+        self.inner.remove(&going);
+        Ok(())
     }
 }
 

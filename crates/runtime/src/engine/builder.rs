@@ -42,6 +42,15 @@ pub enum StartError {
 }
 
 /// Describes an engine; made by [`Engine::builder`].
+///
+/// ```
+/// use napier_runtime::engine::Engine;
+///
+/// let first = napier_runtime::available_cpus()[0];
+/// let engine = Engine::builder().softirq_cpus(&[first]).fifo(false).sysctl_busy_poll(50).start()?;
+/// assert_eq!(engine.softirq_stats()[0].cpu, first);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct EngineBuilder {

@@ -143,6 +143,9 @@ impl Engine {
         let napi = self.inner.deliver.napi_by_id(checked.id()).ok_or_else(|| checked.no_such_napi())?;
         // Not the control lock: a change of threads may wait, and what else is set is only stored.
         let _one_at_a_time = napi.device.threaded_changes.lock().expect("no panic while held");
+        if napi.device.is_removed() {
+            return Err(checked.no_such_napi());
+        }
         for change in checked.changes() {
             apply(&self.inner.deliver, napi, change).map_err(NapiSetError::ThreadNotCreated)?;
         }
@@ -229,7 +232,8 @@ impl DeviceHandle {
     pub fn set(&self, request: DevSet) -> Result<(), DevSetError> {
         let setting = request.check(self.engine.cap_net_admin(), self.device.tx.len())?;
         let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");
-        let napis = self.engine.devices.lock().entry(&self.device).napis.clone();
+        let napis = self.engine.devices.lock().find_mut(&self.device).map(|entry| entry.napis.clone());
+        let napis = napis.ok_or(DevSetError::NoNapi)?;
         let (in_force, error) = match setting {
             DevSetting::Threaded(wanted) => {
                 let (in_force, error) = self.write_threaded(&napis, wanted);

@@ -96,6 +96,7 @@ impl EngineDevices {
             rss,
             peer_rss,
             up: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             threaded_changes: Mutex::new(()),
             tx_down: AtomicU64::new(0),
             merges: AtomicBool::new(true),
@@ -200,7 +201,7 @@ impl EngineDevices {
         let on_interface: Vec<bool> = attachments.iter().map(Option::is_some).collect();
         drop(attachments);
         let mut napis = Vec::new();
-        for entry in &self.lock_anyway().entries {
+        for entry in self.lock_anyway().with_removed() {
             if entry.device.up.load(Ordering::Relaxed) {
                 self.down(entry);
             }

@@ -84,6 +84,33 @@ fn a_device_on_an_interface_that_cannot_be_leaves_the_interface_free() {
 }
 
 #[test]
+fn a_removed_device_gives_its_interface_to_another_while_its_engine_goes_on() {
+    let test = "a_removed_device_gives_its_interface_to_another_while_its_engine_goes_on";
+    let [left, right] = [("left", 1), ("right", 2)].map(|(name, last)| VethEnd::new(name, [2, 0, 0, 8, 1, last]));
+    let pair = match Veth::new(&VethConfig { tx_checksum: false, tso: false, ..VethConfig::new(left, right) }) {
+        Ok(pair) => pair,
+        Err(error) if error.is_privilege() => return napier_testkit::skip!(test, "{error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let netns = pair.left().netns().as_fd().try_clone_to_owned().unwrap();
+    let config = XdpConfig { ring_size: 64, netns: Some(netns.into()), ..XdpConfig::on("left") };
+    let (engine, other) = (start(), start());
+    let device = match engine.add_xdp(&config, end(&engine.namespace(), "x", 3)) {
+        Ok(device) => device,
+        Err(error) if error.is_privilege() => return napier_testkit::skip!(test, "{error}"),
+        Err(error) => panic!("{error}"),
+    };
+    assert!(device.wait_link(PATIENCE) && device.xdp_info().is_some());
+    let busy = other.add_xdp(&config, end(&other.namespace(), "x", 3)).err().expect("the first has it");
+    assert!(matches!(busy, AddXdpError::Interface(_)), "{busy}");
+    engine.remove_device(&device).unwrap();
+    let theirs = other.add_xdp(&config, end(&other.namespace(), "x", 3)).unwrap();
+    assert!(theirs.wait_link(PATIENCE) && device.xdp_info().is_none() && device.link_state().gone);
+    other.remove_device(&theirs).unwrap();
+    engine.add_xdp(&config, end(&engine.namespace(), "x", 3)).unwrap();
+}
+
+#[test]
 fn a_name_that_no_thread_can_have_is_refused() {
     let engine = start();
     let ns = engine.namespace();

@@ -122,10 +122,11 @@ impl DeviceHandle {
         u16::try_from(self.device.tx.len()).expect("a link has at most 64 queues")
     }
 
-    /// NAPI id of a queue, 0 if the queue does not exist.
+    /// NAPI id of a queue, 0 if the queue does not exist, or the device no more.
     #[must_use]
     pub fn napi_id(&self, queue: u16) -> u32 {
-        self.napi(queue).map_or(0, |napi| napi.id())
+        let napi = self.napi(queue).filter(|_| !self.device.is_removed());
+        napi.map_or(0, |napi| napi.id())
     }
 
     pub(crate) fn napi(&self, queue: u16) -> Option<Arc<Napi>> {
@@ -229,14 +230,15 @@ impl DeviceHandle {
         self.engine.devices.lock().entry(&self.device).carrier.state().clone()
     }
 
-    /// Waits until the device has a peer; false if it has none after `at_most`; `None`: for ever.
+    /// Waits until the device has a peer; false if it has none after `at_most` (`None`: for ever), or never will ([`LinkState::gone`]).
     #[must_use]
     pub fn wait_link(&self, at_most: impl Into<Option<Duration>>) -> bool {
         // A time that the clock does not reach is for ever.
         let until = at_most.into().and_then(|at_most| Instant::now().checked_add(at_most));
         loop {
-            if self.link_state().carrier {
-                return true;
+            let LinkState { carrier, gone, .. } = self.link_state();
+            if carrier || gone {
+                return carrier;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
@@ -256,13 +258,13 @@ impl DeviceHandle {
     /// Brings the device up again, now or as soon as there is carrier.
     ///
     /// # Errors
-    /// The system refused to watch a doorbell; `ESHUTDOWN` if the engine has stopped. The device stays down then.
+    /// The system refused to watch a doorbell; `ESHUTDOWN` if the engine has stopped; `ENODEV` if the device was removed. It stays down then.
     pub fn set_up(&self) -> std::io::Result<()> {
         if self.engine.deliver.is_closing() {
             return Err(rustix::io::Errno::SHUTDOWN.into());
         }
         let mut devices = self.engine.devices.lock();
-        let entry = devices.entry_mut(&self.device);
+        let Some(entry) = devices.find_mut(&self.device) else { return Err(rustix::io::Errno::NODEV.into()) };
         entry.admin_up = true;
         Ok(self.engine.devices.follow_carrier(entry).inspect_err(|_| entry.admin_up = false)?)
     }

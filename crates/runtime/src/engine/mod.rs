@@ -11,6 +11,7 @@ mod group;
 mod handle;
 mod host;
 pub(crate) mod metrics;
+mod remove;
 mod services;
 mod show;
 mod sink;
@@ -53,6 +54,8 @@ pub use group::{
 };
 #[doc(hidden)]
 pub use handle::{DeviceHandle, DeviceStats};
+#[doc(hidden)]
+pub use remove::RemoveDeviceError;
 pub use show::WeakEngine;
 pub use sink::{BusySocket, EngineSink, EngineWriteError};
 

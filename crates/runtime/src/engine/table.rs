@@ -14,6 +14,8 @@ use crate::port::{AddDeviceError, RxCounters, TxCounters};
 #[derive(Default)]
 pub(crate) struct DeviceTable {
     pub(crate) entries: Vec<DeviceEntry>,
+    /// Those that were removed, for handles that are left: instances and frames are made for an engine's life, so there are few.
+    removed: Vec<DeviceEntry>,
     ifindex_last: u32,
 }
 
@@ -58,16 +60,41 @@ impl DeviceTable {
         Ok(())
     }
 
+    /// The entry of a device, also of one that was removed.
     pub(crate) fn entry(&self, device: &Arc<Device>) -> &DeviceEntry {
-        self.entries.iter().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
+        let found = self.with_removed().find(|entry| Arc::ptr_eq(&entry.device, device));
+        found.expect("handles name added devices")
     }
 
-    /// The same, to be changed.
+    /// All that there are or were.
+    pub(super) fn with_removed(&self) -> impl Iterator<Item = &DeviceEntry> {
+        self.entries.iter().chain(&self.removed)
+    }
+
+    /// Takes a device out, and the other end of a link with it, as a pair of veth interfaces goes together. Their names are free, and nothing but
+    /// handles knows them from here on. No device: it was removed before, or is another engine's.
+    pub(super) fn take_out(&mut self, device: &Arc<Device>) -> Vec<Arc<Device>> {
+        if !self.entries.iter().any(|entry| Arc::ptr_eq(&entry.device, device)) {
+            return Vec::new();
+        }
+        let goes = |entry: &mut DeviceEntry| {
+            let other = &entry.device;
+            Arc::ptr_eq(other, device) || (other.in_process && Arc::ptr_eq(&other.rss, &device.peer_rss))
+        };
+        let out: Vec<_> = self.entries.extract_if(.., goes).collect();
+        let devices = out.iter().map(|entry| entry.device.clone()).collect();
+        self.removed.extend(out);
+        devices
+    }
+
+    /// The entry of a device that was not removed, to be changed.
     pub(super) fn find_mut(&mut self, device: &Arc<Device>) -> Option<&mut DeviceEntry> {
         self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device))
     }
 
+    /// As [`entry`](Self::entry), to be changed.
     pub(crate) fn entry_mut(&mut self, device: &Arc<Device>) -> &mut DeviceEntry {
-        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
+        let mut all = self.entries.iter_mut().chain(&mut self.removed);
+        all.find(|entry| Arc::ptr_eq(&entry.device, device)).expect("handles name added devices")
     }
 }

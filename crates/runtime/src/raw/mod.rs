@@ -88,10 +88,11 @@ impl RawPort {
     /// See [`BindRawError`].
     pub fn bind(device: &DeviceHandle, queue: u16) -> Result<Self, BindRawError> {
         let name = || device.name().to_owned();
-        let napi = device.napi(queue).ok_or_else(|| BindRawError::NoSuchQueue {
+        let is_there = !device.device.is_removed();
+        let napi = device.napi(queue).filter(|_| is_there).ok_or_else(|| BindRawError::NoSuchQueue {
             device: name(),
             queue,
-            queues: device.queues(),
+            queues: if is_there { device.queues() } else { 0 },
         })?;
         let engine = device.engine.clone();
         let received = engine.deliver.with_stopped(&napi, |owned| {
@@ -142,7 +143,7 @@ impl RawPort {
     }
 
     /// Waits until frames are there, after busy polling for the set time; false at the timeout, and when the engine has
-    /// stopped.
+    /// stopped or the device was removed.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         if self.has_frames() {
             return true;
@@ -159,7 +160,7 @@ impl RawPort {
                 self.engine.deliver.clock.now() + Span { ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX) },
             )
         });
-        let has_news = || self.has_frames() || self.engine.deliver.is_closing();
+        let has_news = || self.has_frames() || self.engine.deliver.is_closing() || self.device.is_removed();
         self.napi.raw_parker.wait_in(&*self.engine, has_news, deadline, &self.engine.deliver.clock);
         self.has_frames()
     }

@@ -1,6 +1,9 @@
 //! What happened on the transmit path.
 
+use std::fmt;
+
 use napier_core::counters;
+use napier_core::counters::ShownNumber as _;
 use napier_core::histogram::Histogram;
 use napier_core::tx::DropReason;
 
@@ -147,6 +150,39 @@ pub struct TxQueueStats {
     pub left_refused: u64,
     /// The byte limit in force; `None` without limits.
     pub limit_bytes: Option<u32>,
+}
+
+/// The discipline and the variant, then one line per counter that is not 0, with its name and its unit; drops by reason, batches by their middle and most.
+impl fmt::Display for TxQueueStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { qdisc, variant, packets, bytes, qlen, backlog_bytes, requeues, drops, burst_drops, .. } = self;
+        let Self { batches, flushes, runs, run_pkts, softirq_runs, schedules, lock_waits, lock_wait_ns, .. } = self;
+        let Self { stops, left, left_refused, limit_bytes, .. } = self;
+        writeln!(f, "{:<32}{qdisc}", "qdisc")?;
+        writeln!(f, "{:<32}{}", "variant", variant.name())?;
+        packets.show("packets", f)?;
+        bytes.show("bytes", f)?;
+        qlen.show("qlen", f)?;
+        backlog_bytes.show("backlog_bytes", f)?;
+        requeues.show("requeues", f)?;
+        drops.iter().try_for_each(|(reason, packets)| packets.show(&format!("drops {}", reason.name()), f))?;
+        burst_drops.show("burst_drops", f)?;
+        if batches.count() > 0 {
+            let (middle, most) = (batches.percentile(0.5), batches.percentile(1.0));
+            writeln!(f, "{:<32}{middle} (at most {most}) packets", "batches")?;
+        }
+        flushes.show("flushes", f)?;
+        runs.show("runs", f)?;
+        run_pkts.show("run_pkts", f)?;
+        softirq_runs.show("softirq_runs", f)?;
+        schedules.show("schedules", f)?;
+        lock_waits.show("lock_waits", f)?;
+        (*lock_wait_ns as u64).show("lock_wait_ns", f)?; // a sum of short times
+        stops.show("stops", f)?;
+        left.show("left", f)?;
+        left_refused.show("left_refused", f)?;
+        limit_bytes.map_or(Ok(()), |limit| u64::from(limit).show("limit_bytes", f))
+    }
 }
 
 #[cfg(test)]

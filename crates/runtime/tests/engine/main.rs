@@ -19,6 +19,7 @@ mod network;
 mod plan;
 mod queues;
 mod refused;
+mod removed;
 mod rx_faults;
 mod stopped;
 mod suspension;

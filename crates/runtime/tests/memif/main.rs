@@ -341,3 +341,41 @@ fn what_cannot_be_is_refused() {
     assert!(add(&|_| ()).is_ok());
     assert!(matches!(add(&|config| config.id = 1), Err(AddMemifError::Device(_))), "the name is taken");
 }
+
+#[test]
+fn a_removed_device_tells_its_peer_and_gives_its_number_back() {
+    for removed in [MemifRole::Server, MemifRole::Client] {
+        let test = format!("removed{removed:?}");
+        let (server, client) = pair(&test, |_| {});
+        datagrams(&server, &client, 20);
+        let (goes, stays) = if removed == MemifRole::Server { (&server, &client) } else { (&client, &server) };
+        goes.engine.remove_device(&goes.device).unwrap();
+        stays.unlinked();
+        assert!(goes.device.link_state().gone && !stays.device.link_state().gone);
+        // The same number and the same name; the other side has its peer again.
+        let (mac, addr) = if removed == MemifRole::Server { (TESTED_MAC, TESTED_V4) } else { (PEER_MAC, PEER_V4) };
+        let again =
+            goes.engine.add_memif(config(removed, &socket(&test)), end(&goes.netns, "memif0", mac, addr)).unwrap();
+        assert!(again.wait_link(PATIENCE) && stays.device.wait_link(PATIENCE), "{removed:?}");
+        goes.engine.remove_device(&again).unwrap();
+    }
+}
+
+/// One that has no peer yet, or another device of its socket.
+#[test]
+fn a_device_without_peer_is_removed_beside_another_on_its_socket() {
+    let engine = Engine::builder().start().unwrap();
+    let (netns, socket) = (engine.namespace(), socket("beside"));
+    let add = |id: u32, name: &str| {
+        let config = MemifConfig { id, ..config(MemifRole::Server, &socket) };
+        engine.add_memif(config, end(&netns, name, TESTED_MAC, Ipv4Addr::new(10, 78, id as u8, 1))).unwrap()
+    };
+    let (first, second) = (add(0, "first"), add(1, "second"));
+    engine.remove_device(&first).unwrap();
+    let client = Side::new(MemifConfig { id: 1, ..config(MemifRole::Client, &socket) });
+    assert!(client.linked().device.link_state().carrier && second.wait_link(PATIENCE));
+    let first = add(0, "first");
+    engine.remove_device(&second).unwrap();
+    client.unlinked();
+    engine.remove_device(&first).unwrap();
+}

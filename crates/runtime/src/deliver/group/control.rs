@@ -223,10 +223,29 @@ impl GroupTable {
     pub(crate) fn detach(&self, deliver: &Deliver, name: &str, id: u32) -> Result<(), GroupChangeError> {
         let mut table = self.lock();
         table.find(name)?;
-        let napi = deliver.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?.clone();
-        table.detach(name, MemberId(napi.index), &called(&napi))?;
+        let napi = deliver.napi_by_id(id).ok_or(GroupChangeError::NoSuchNapi { id })?;
+        self.detach_napi(&mut table, deliver, name, napi)
+    }
+
+    /// The instance, enabled or not, leaves the group that it is in, if any: its device is removed.
+    pub(crate) fn leave(&self, deliver: &Deliver, napi: &Napi) {
+        let mut table = self.lock();
+        if let Some(group) = self.of(napi) {
+            let left = self.detach_napi(&mut table, deliver, &group.name, napi);
+            debug_assert!(left.is_ok(), "a member leaves the group that it is in");
+        }
+    }
+
+    fn detach_napi(
+        &self,
+        table: &mut Groups,
+        deliver: &Deliver,
+        name: &str,
+        napi: &Napi,
+    ) -> Result<(), GroupChangeError> {
+        table.detach(name, MemberId(napi.index), &called(napi))?;
         let group = self.group(name);
-        if let Some(member) = self.member(&napi).load_full() {
+        if let Some(member) = self.member(napi).load_full() {
             self.take_out(deliver, &group, &member);
         }
         Ok(())

@@ -19,10 +19,12 @@ mod timer;
 mod transmit;
 mod watchdog;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use napier_core::context::PollContext;
+use napier_core::counters::ShownNumber as _;
 use napier_core::softirq::{NetRxRun, NetRxStep, PollLists, SoftirqLoop, SoftirqNext};
 use napier_core::time::Instant;
 use napier_ring::{CombiningFlag, Exclusive, List};
@@ -118,6 +120,26 @@ pub struct SoftirqStats {
     /// Time that the thread could have run and had no processor, in ns; 0 where the system does not tell. Source:
     /// `/proc/PID/task/TID/schedstat`, second field.
     pub run_delay_ns: u64,
+}
+
+/// The CPU and its class, then one line per counter that is not 0, with its name and its unit.
+impl fmt::Display for SoftirqStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu, fifo, runs, time_squeeze, ksoftirqd, wakeups, timer_programs, .. } = self;
+        let Self { task_runs, stood_in, taken_over, fifo_left, let_go, run_delay_ns, .. } = self;
+        writeln!(f, "{:<32}{cpu}{}", "cpu", if *fifo { " (SCHED_FIFO)" } else { "" })?;
+        runs.show("runs", f)?;
+        time_squeeze.show("time_squeeze", f)?;
+        ksoftirqd.show("ksoftirqd", f)?;
+        wakeups.show("wakeups", f)?;
+        timer_programs.show("timer_programs", f)?;
+        task_runs.show("task_runs", f)?;
+        stood_in.show("stood_in", f)?;
+        taken_over.show("taken_over", f)?;
+        fifo_left.show("fifo_left", f)?;
+        let_go.show("let_go", f)?;
+        run_delay_ns.show("run_delay_ns", f)
+    }
 }
 
 impl SoftirqCpu {
@@ -279,5 +301,18 @@ impl Owner for OnCpu {
         let cpu = deliver.softirq.of(cx, napi);
         napi.journaled(|| (), |()| Event::Scheduled { target: Target::Softirq { cpu: cpu.cpu } });
         cpu.raise(cx, deliver, napi);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SoftirqStats;
+
+    #[test]
+    fn counters_print_their_names_and_units() {
+        let stats = SoftirqStats { cpu: 2, fifo: true, runs: 3, run_delay_ns: 50, ..SoftirqStats::default() };
+        let shown = stats.to_string();
+        let words = ["cpu", "2", "(SCHED_FIFO)", "runs", "3", "run_delay_ns", "50", "ns"];
+        assert!(shown.split_whitespace().eq(words), "{shown}");
     }
 }

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use napier_memif::drive::{Channel, Peers, Reservation};
+use napier_memif::drive::{AddedInterface, Channel, Peers, Reservation};
 use napier_ring::FrameTable;
 
 use super::handler::{DeviceHandler, PortParts};
@@ -115,8 +115,17 @@ impl PortKind for NewMemif {
         let Self { config, reserved, parts } = self;
         let (frame_bytes, keep_connections) = (config.frame_bytes as usize, config.keep_connections);
         let handler = DeviceHandler { device: device.clone(), parts: parts?, frame_bytes, keep_connections };
-        reserved.add(device.name(), Arc::new(handler));
-        None
+        let interface = reserved.add(device.name(), Arc::new(handler));
+        Some(Box::new(Attachment(Some(interface))))
+    }
+}
+
+/// A device's place in the control channel, which it leaves with this.
+struct Attachment(Option<AddedInterface>);
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(AddedInterface::remove);
     }
 }
 

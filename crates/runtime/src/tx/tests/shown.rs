@@ -50,6 +50,9 @@ fn drops_are_shown_and_those_of_a_device_outlive_its_disciplines() {
     assert_eq!((of("napier_tx_qlen"), rig.from.stats().tx_qdisc_drops), (rig.stats().qlen, dropped));
     // What waits is dropped with the discipline.
     let waiting = rig.stats().qlen;
+    let shown = rig.stats().to_string();
+    let has = |name: &str, what: &str| shown.lines().any(|line| line.split_whitespace().eq([name, what]));
+    assert!(has("qdisc", "pfifo") && has("variant", "llist") && has("qlen", &waiting.to_string()), "{shown}");
     rig.from.set_qdisc(0, &QdiscConfig::pfifo()).expect("another");
     assert_eq!((of("napier_tx_drops"), of("napier_device_tx_qdisc_drops")), (0, dropped + waiting));
     assert_eq!((rig.lost(), of("napier_tx_flushes")), (0, 0), "it begins at 0");
