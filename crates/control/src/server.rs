@@ -16,10 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use napier_runtime::engine::{Engine, WeakEngine};
-use napier_sys::clock::Clock;
+use napier_sys::clock::{Clock, timespec};
 use napier_sys::cpuclock::ThreadClock;
 use napier_sys::sched;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::answer::{answer, is_change};
 use crate::changes::Changes;
@@ -309,10 +309,4 @@ impl Server {
         self.taken += 1;
         self.sessions.extend(Session::new(self.taken, stream, now_ns));
     }
-}
-
-fn timespec(ns: u64) -> Timespec {
-    // A day at most: what is further away is looked at again then.
-    let ns = ns.min(86_400_000_000_000).cast_signed();
-    Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
 }
