@@ -28,6 +28,22 @@ const EVENTS_PER_TURN: usize = 64;
 const WATCHED: Interest = Interest::IN.with(Interest::OUT).with(Interest::RDHUP).with(Interest::EDGE);
 
 /// The engine's part of a tokio runtime; clones name the same one. With the last clone and the last socket its task ends.
+///
+/// ```
+/// use napier_tokio::{Reactor, UdpSocket};
+///
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (engine, device, _) = napier_runtime::doc_link()?;
+///     // Both halves of a mode, before sockets are there.
+///     engine.set_mode(&device, "suspend20".parse()?)?;
+///     let reactor = Reactor::start(&engine)?;
+///     reactor.set_mode("suspend20".parse()?)?;
+///     let socket = UdpSocket::bind(&reactor, device.netns(), "10.77.0.1:7")?;
+///     assert_eq!(socket.local_addr()?.port(), 7);
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Reactor {
     shared: Arc<Shared>,

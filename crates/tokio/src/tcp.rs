@@ -14,6 +14,25 @@ use crate::reactor::{Direction, Reactor};
 use crate::socket::AsyncSocket;
 
 /// A TCP connection: [`AsyncRead`] and [`AsyncWrite`], which `tokio::io::split` divides.
+///
+/// ```
+/// use napier_tokio::{Reactor, TcpListener, TcpStream};
+/// use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+///
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (engine, device, peer) = napier_runtime::doc_link()?;
+///     let reactor = Reactor::start(&engine)?;
+///     let listener = TcpListener::bind(&reactor, device.netns(), "10.77.0.1:80")?;
+///     let mut asks = TcpStream::connect(&reactor, peer.netns(), "10.77.0.1:80").await?;
+///     asks.write_all(b"hello").await?;
+///     let (mut stream, _) = listener.accept().await?;
+///     let mut hello = [0; 5];
+///     stream.read_exact(&mut hello).await?;
+///     assert_eq!(&hello, b"hello");
+///     Ok(())
+/// }
+/// ```
 pub struct TcpStream {
     watched: AsyncSocket<socket::TcpStream>,
 }
@@ -25,7 +44,7 @@ impl TcpStream {
     /// # Errors
     /// As [`socket::TcpStream::connect`], but that it does not block; ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT come after a while.
     pub async fn connect(reactor: &Reactor, ns: &NetNs, peer: impl ToSocketAddrs) -> io::Result<Self> {
-        let mut last = io::Error::from(io::ErrorKind::InvalidInput);
+        let mut last = socket::no_address();
         for peer in peer.to_socket_addrs()?.collect::<Vec<_>>() {
             match Self::connect_to(reactor, ns, peer).await {
                 Ok(stream) => return Ok(stream),
@@ -127,6 +146,23 @@ impl fmt::Debug for TcpStream {
 }
 
 /// A socket that takes connections.
+///
+/// ```
+/// use napier_tokio::{Reactor, TcpListener, TcpStream};
+///
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (engine, device, peer) = napier_runtime::doc_link()?;
+///     let reactor = Reactor::start(&engine)?;
+///     let listener = TcpListener::bind(&reactor, device.netns(), "10.77.0.1:80")?;
+///     let (taken, made) = tokio::join!(
+///         listener.accept(), // one after the other, each with a task of its own: `tokio::spawn`
+///         TcpStream::connect(&reactor, peer.netns(), "10.77.0.1:80"),
+///     );
+///     assert_eq!(taken?.1, made?.local_addr()?);
+///     Ok(())
+/// }
+/// ```
 pub struct TcpListener {
     watched: AsyncSocket<socket::TcpListener>,
 }

@@ -13,6 +13,24 @@ use crate::reactor::{Direction, Reactor};
 use crate::socket::AsyncSocket;
 
 /// A UDP socket.
+///
+/// ```
+/// use napier_tokio::{Reactor, UdpSocket};
+///
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (engine, device, peer) = napier_runtime::doc_link()?;
+///     let reactor = Reactor::start(&engine)?;
+///     let server = UdpSocket::bind(&reactor, device.netns(), "10.77.0.1:7")?;
+///     let client = UdpSocket::bind(&reactor, peer.netns(), "10.77.0.2:0")?;
+///     client.send_to(b"hello", "10.77.0.1:7".parse()?).await?;
+///     let mut buffer = [0; 1500];
+///     let (bytes, from) = server.recv_from(&mut buffer).await?;
+///     server.send_to(&buffer[..bytes], from).await?;
+///     assert_eq!(client.recv(&mut buffer).await?, 5);
+///     Ok(())
+/// }
+/// ```
 pub struct UdpSocket {
     watched: AsyncSocket<socket::UdpSocket>,
 }

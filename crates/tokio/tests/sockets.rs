@@ -142,6 +142,22 @@ fn a_refused_connection_is_an_error() {
 }
 
 #[test]
+fn no_address_at_all_is_the_error_that_std_gives() {
+    let rig = rig();
+    let none: &[SocketAddr] = &[];
+    let std = std::net::TcpStream::connect(none).unwrap_err();
+    let ours = napier_runtime::socket::TcpStream::connect(rig.client.netns(), none).unwrap_err();
+    assert_eq!((ours.kind(), ours.to_string()), (std.kind(), std.to_string()));
+    each_runtime(|runtime| {
+        let tasks = runtime.block_on(async {
+            let reactor = Reactor::start(&rig.engine).unwrap();
+            TcpStream::connect(&reactor, rig.client.netns(), none).await.unwrap_err()
+        });
+        assert_eq!((tasks.kind(), tasks.to_string()), (std.kind(), std.to_string()));
+    });
+}
+
+#[test]
 fn tasks_hear_that_the_engine_has_stopped() {
     let Rig { engine, server, .. } = rig();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
