@@ -34,6 +34,16 @@ pub enum XdpMode {
 }
 
 /// The queues of an interface, with one memory for all of them.
+///
+/// ```
+/// use napier_xsk::{XdpFilter, XskConfig};
+///
+/// // The first queue, and of its packets those to one address; the kernel has the rest.
+/// let filter = XdpFilter::Addresses(vec!["192.0.2.10".parse()?]);
+/// let config = XskConfig { queues: 1, filter, ..XskConfig::on("eth0") };
+/// config.check()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct XskConfig {
     /// Name of the interface.

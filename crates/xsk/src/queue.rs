@@ -40,6 +40,15 @@ pub struct XskInfo {
 }
 
 /// An interface whose queues were opened. The program that brings packets to them is on it as long as this is there.
+///
+/// ```no_run
+/// use napier_xsk::{Xsk, XskConfig};
+///
+/// let (xsk, queues) = Xsk::open(&XskConfig::on("eth0"))?;
+/// println!("{} queues, zero copy: {}", queues.len(), xsk.info().zero_copy);
+/// print!("{}", xsk.statistics());
+/// # Ok::<(), napier_xsk::XskError>(())
+/// ```
 pub struct Xsk {
     info: XskInfo,
     opened: OpenedInterface,
@@ -49,12 +58,39 @@ pub struct Xsk {
 
 /// One queue: what receives and what sends. Both have frames of the memory that all queues of the interface share, so what one
 /// queue has received another can send.
+///
+/// ```no_run
+/// use napier_xsk::XskQueue;
+///
+/// /// A thread for each side.
+/// fn run(queue: XskQueue) {
+///     let (mut receiver, mut sender) = queue.split();
+///     std::thread::scope(|scope| {
+///         scope.spawn(move || loop { receiver.receive(|packet| println!("{} bytes", packet.len())); });
+///         scope.spawn(move || sender.send(1, |frame| { frame[..60].fill(0xff); 60 }));
+///     });
+/// }
+/// ```
 pub struct XskQueue {
     receiver: XskReceiver,
     sender: XskSender,
 }
 
 /// The receive side of a queue.
+///
+/// ```no_run
+/// use napier_xsk::{XskReceiver, XskSender};
+///
+/// /// Sends on by another queue of the interface what is short, from where it is.
+/// fn forward(receiver: &mut XskReceiver, sender: &mut XskSender) {
+///     while let Some((frame, bytes)) = receiver.take() {
+///         let left = if bytes <= 128 { sender.push(frame, bytes) } else { Err(frame) };
+///         left.unwrap_or_else(|frame| receiver.give_back(frame));
+///     }
+///     receiver.refill();
+///     sender.flush();
+/// }
+/// ```
 pub struct XskReceiver {
     rx: XskRx,
     to_fill: FramePool,

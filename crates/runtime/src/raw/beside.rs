@@ -12,6 +12,19 @@ use crate::netdev::Device;
 
 /// Sends on the queue of a [`RawPort`](super::RawPort) from another thread, by way of the queue's discipline if it has one, as a packet
 /// socket does; what the port itself sends goes straight to the ring, as from an AF_XDP socket.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use napier_runtime::raw::RawPort;
+///
+/// let (_engine, device, peer) = doc_link()?;
+/// let (port, receives) = (RawPort::bind(&device, 0)?, RawPort::bind(&peer, 0)?);
+/// let sender = port.sender();
+/// let sends = std::thread::spawn(move || sender.send(64, |frame| { frame[..64].fill(7); 64 }));
+/// sends.join().expect("no panic")?;
+/// assert!(receives.wait(None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct RawSender {
     pub(super) device: Arc<Device>,

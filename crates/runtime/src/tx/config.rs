@@ -6,6 +6,16 @@ use super::packet::TxPkt;
 use crate::port::SenderSpaceError;
 
 /// A queueing discipline and its parameters.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use napier_runtime::tx::{FqConfig, QdiscConfig};
+///
+/// let (_engine, device, _) = doc_link()?;
+/// device.set_qdisc(0, &QdiscConfig::Fq(FqConfig::default()))?;
+/// assert_eq!(device.tx_stats(0)?.qdisc, "fq");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QdiscConfig {
     /// None: senders put packets into the ring themselves; where it is full they wait or are refused.

@@ -26,6 +26,24 @@ use crate::host::{EventStats, Host};
 /// * a context should hold sockets of one instance only, else the instance polled keeps changing;
 /// * parameters are to be set before sockets are added: adding attaches, modifying does not, and the next event does;
 /// * after a busy loop that found nothing the context polls nothing until the next event.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use napier_runtime::event::{Event, EventContext, Interest, Timeout};
+/// use napier_runtime::socket::UdpSocket;
+///
+/// let (engine, device, peer) = doc_link()?;
+/// let context = EventContext::new(&engine);
+/// context.set_mode("suspend20".parse()?)?; // before sockets are added; the device has the other half
+/// engine.set_mode(&device, "suspend20".parse()?)?;
+/// let server = UdpSocket::bind(device.netns(), "10.77.0.1:7")?;
+/// context.add(&server, Interest::IN, 1)?;
+/// UdpSocket::bind(peer.netns(), "10.77.0.2:0")?.send_to(b"hello", "10.77.0.1:7".parse()?)?;
+/// let mut events = [Event::default(); 16];
+/// let ready = context.wait(&mut events, Timeout::Never)?;
+/// assert_eq!((ready, events[0].data), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct EventContext {
     owner: Arc<Handles>,

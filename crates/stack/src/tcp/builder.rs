@@ -19,6 +19,16 @@ const BACKLOG_DEFAULT: usize = 4096;
 const SYNS_DEFAULT: usize = 1024;
 
 /// Makes a [`TcpListener`](crate::TcpListener) with what has to be known before it listens.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use napier_runtime::socket::TcpListener;
+///
+/// let (_engine, device, _) = doc_link()?;
+/// let listener = TcpListener::builder().backlog(64).bind(device.netns(), "10.77.0.1:80")?;
+/// assert_eq!(listener.local_addr()?.port(), 80);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Copy, Clone, Debug)]
 pub struct TcpListenerBuilder {
     pub(super) binding: Binding,
@@ -54,6 +64,19 @@ impl TcpListenerBuilder {
 }
 
 /// Makes a [`TcpStream`](crate::TcpStream) with what has to be known before it connects.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use std::time::Duration;
+/// use napier_runtime::socket::{TcpListener, TcpStream};
+///
+/// let (_engine, device, peer) = doc_link()?;
+/// let _listener = TcpListener::bind(device.netns(), "10.77.0.1:80")?;
+/// let builder = TcpStream::builder().nodelay(true).connect_timeout(Duration::from_secs(5));
+/// let stream = builder.connect(peer.netns(), "10.77.0.1:80")?;
+/// assert_eq!(stream.peer_addr()?.port(), 80);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Copy, Clone, Debug, Default)]
 pub struct TcpStreamBuilder {
     local: Option<SocketAddr>,

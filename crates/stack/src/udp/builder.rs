@@ -3,6 +3,16 @@
 use crate::tables::bind::{Binding, binding};
 
 /// Makes a [`UdpSocket`](crate::UdpSocket) with what has to be known before it is bound.
+///
+/// ```
+/// # use napier_runtime::doc_link;
+/// use napier_runtime::socket::UdpSocket;
+///
+/// let (_engine, device, _) = doc_link()?;
+/// let socket = UdpSocket::builder().rcvbuf(1 << 20).bind(device.netns(), "10.77.0.1:7")?;
+/// assert_eq!(socket.local_addr()?.port(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Copy, Clone, Debug, Default)]
 pub struct UdpSocketBuilder {
     pub(super) binding: Binding,

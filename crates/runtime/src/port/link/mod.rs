@@ -47,6 +47,19 @@ const SENDERS_MAX: u16 = 1024;
 const FRAME_GAP_BYTES: u32 = 64;
 
 /// What a link is made of. Both ends have the same shape.
+///
+/// ```
+/// # use napier_runtime::doc_end;
+/// use napier_runtime::device::LinkConfig;
+/// use napier_runtime::engine::Engine;
+///
+/// let engine = Engine::builder().start()?;
+/// let config = LinkConfig { queues: 2, ring_size: 256, ..LinkConfig::default() };
+/// # let (here, there) = (doc_end(&engine, "here", 1), doc_end(&engine, "there", 2));
+/// let (device, _peer) = engine.add_link(&config, here, there)?;
+/// assert_eq!(device.queues(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// Queue pairs, 1 to 64.

@@ -25,7 +25,16 @@ use crate::port::link::{LinkConfig, LinkError};
 use crate::port::{AddDeviceError, IrqLine, Ports, QueuePair, RxEnd, RxQueue, SenderSpace, TxEnd, TxQueue};
 use napier_sys::mmap::private_memory;
 
-/// A memif device with its peer in another process.
+/// A memif device with its peer in another process, for [`Engine::add_memif`](crate::engine::Engine::add_memif).
+///
+/// ```
+/// use napier_runtime::device::{MemifConfig, MemifRole, MemifSecret};
+///
+/// let secret = MemifSecret::new(b"between us");
+/// let config = MemifConfig { queues: 2, secret, ..MemifConfig::new(MemifRole::Server, "/run/napier.sock") };
+/// config.check()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemifConfig {
     /// Which side this is.

@@ -10,7 +10,16 @@ use super::error::AddXdpError;
 /// Most senders.
 const SENDERS_MAX: u16 = 1024;
 
-/// What a device on an interface is made of.
+/// What a device on an interface is made of, for [`Engine::add_xdp`](crate::engine::Engine::add_xdp).
+///
+/// ```
+/// use napier_runtime::device::{XdpConfig, XdpMode};
+///
+/// // The second and third queue, by the driver or not at all.
+/// let config = XdpConfig { first_queue: 1, queues: 2, mode: XdpMode::Native, ..XdpConfig::on("eth0") };
+/// config.check()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct XdpConfig {
     /// Name of the interface.
