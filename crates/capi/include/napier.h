@@ -70,7 +70,7 @@ int napier_engine_start(const struct napier_engine_options *options);
 int napier_engine_stop(int engine);
 
 /* Closes a handle of any kind, poisoned or not. A socket is closed, and leaves the contexts that it is in; a raw port hands its queue
- * back, with the frames that are held of it; a stream with SO_LINGER and a time waits for its peer as close(2) does; a device stays in its engine until that is stopped; an engine is stopped.
+ * back, with the frames that are held of it; a stream with SO_LINGER and a time waits for its peer as close(2) does; a device stays in its engine until it is removed (napier_remove_device) or that is stopped; an engine is stopped.
  * Calls that are in progress on the handle end as if it were open, and what it stands for goes with the last of them.
  *
  * Threads: any. The number is given to something else late, so that a call on it finds EBADF.
@@ -177,7 +177,7 @@ struct napier_xdp_options {
  * Threads: any.
  *
  * Gives 0 and two handles in devices; -1 and EBADF, EINVAL, EEXIST (the name is taken), ENOMEM, EMFILE.
- * One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device. */
+ * After -1 there is no device, also if it is the mode of the engine that it refuses (EINVAL). */
 int napier_add_link(int engine, const struct napier_device_options *a, const struct napier_device_options *b, int *devices);
 
 /* Adds a memif device, whose peer is another process: Napier, DPDK, VPP. It has no carrier until the peer is there (napier_wait_link).
@@ -185,7 +185,7 @@ int napier_add_link(int engine, const struct napier_device_options *a, const str
  * Threads: any.
  *
  * Gives its handle; -1 and EBADF, EINVAL, EEXIST, EADDRINUSE (a program listens there), ENOMEM, EMFILE, and those of bind(2).
- * One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device. */
+ * After -1 there is no device, also if it is the mode of the engine that it refuses (EINVAL). */
 int napier_add_memif(int engine, const struct napier_memif_options *memif, const struct napier_device_options *device);
 
 /* Adds a device on a network interface of the kernel, by AF_XDP. Packets that are not for its addresses go on to the kernel, which must not
@@ -195,21 +195,30 @@ int napier_add_memif(int engine, const struct napier_memif_options *memif, const
  *
  * Gives its handle; -1 and EBADF, EINVAL, EEXIST, ENODEV, EPERM, EBUSY (a queue or the interface has such a program already), EOPNOTSUPP
  * (the driver cannot), ENOMEM.
- * One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device. */
+ * After -1 there is no device, also if it is the mode of the engine that it refuses (EINVAL). */
 int napier_add_xdp(int engine, const struct napier_xdp_options *xdp, const struct napier_device_options *device);
+
+/* Removes a device from its engine, of a link both ends: connections over it end with ENETRESET, a memif peer is told, and an interface
+ * is free for other programs. Its name can be given again; its memory is given back with the engine. The handle shows its last figures until
+ * it is closed.
+ *
+ * Threads: any.
+ *
+ * Gives 0; -1 and EBADF, EINVAL, ENODEV (it was removed before), ESHUTDOWN. */
+int napier_remove_device(int device);
 
 /* Waits until a device has a peer, timeout_ms at most; negative: for ever.
  *
  * Threads: any.
  *
- * Gives 1 if it has one, 0 if it has none in time; -1 and EBADF, EINVAL, ESHUTDOWN. */
+ * Gives 1 if it has one, 0 if it has none in time or never will, because it or its interface was removed; -1 and EBADF, EINVAL, ESHUTDOWN. */
 int napier_wait_link(int device, int timeout_ms);
 
 /* Takes a device down (on is 0), or brings it up again.
  *
  * Threads: any.
  *
- * Gives 0; -1 and EBADF, EINVAL, ESHUTDOWN. */
+ * Gives 0; -1 and EBADF, EINVAL, ENODEV (it was removed), ESHUTDOWN. */
 int napier_set_up(int device, int on);
 
 /* Queues of a device.
@@ -520,7 +529,7 @@ int napier_raw_napi_id(int port);
  *
  * Threads: one at a time for each port. napier_close of another thread does not end it, napier_engine_stop does.
  *
- * Gives 1 if there are, 0 if there are none; -1 and EBADF, EINVAL, EBUSY, ESHUTDOWN. */
+ * Gives 1 if there are, 0 if there are none; -1 and EBADF, EINVAL, EBUSY, ENODEV (the device or its interface was removed), ESHUTDOWN. */
 int napier_raw_wait(int port, int timeout_ms);
 
 /* Takes at most count received frames, which stay in place until they are sent on or given back: 1024 of a port at most. It never waits.

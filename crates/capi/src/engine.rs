@@ -54,6 +54,7 @@ struct Made {
 pub(crate) struct DeviceObject {
     pub(crate) handle: DeviceHandle,
     pub(crate) engine: WeakEngine,
+    made: Arc<Mutex<Made>>,
 }
 
 /// Where sockets are: a name space, and its engine.
@@ -91,15 +92,19 @@ impl EngineObject {
         NetnsObject { netns: self.engine.namespace(), made: self.made.clone() }
     }
 
-    /// A device that was added, in the mode of the engine. One that refuses the mode, for want of a thread for example, stays as it is added, down:
-    /// [`set_mode`](Self::set_mode) says why, and `napier_set_up` brings it up.
-    pub(crate) fn keep(&self, handle: DeviceHandle) -> DeviceObject {
+    /// A device that was added, in the mode of the engine. One that refuses the mode, for want of a thread for example, is removed again, of a link with its
+    /// other end.
+    pub(crate) fn keep(&self, handle: DeviceHandle) -> Result<DeviceObject, Failure> {
+        let device = DeviceObject { handle, engine: self.engine.downgrade(), made: self.made.clone() };
         let mut made = lock(&self.made);
-        if made.mode.is_some_and(|mode| self.engine.set_mode(&handle, mode).is_err()) {
-            handle.set_down();
+        let refusal = made.mode.and_then(|mode| self.engine.set_mode(&device.handle, mode).err());
+        if let Some(refusal) = refusal {
+            drop(made);
+            device.remove()?;
+            return Err(refused(&refusal));
         }
-        made.devices.push(handle.clone());
-        DeviceObject { handle, engine: self.engine.downgrade() }
+        made.devices.push(device.handle.clone());
+        Ok(device)
     }
 
     /// A new context, in the mode of the engine.
@@ -150,6 +155,15 @@ impl DeviceObject {
 
     pub(crate) fn set_mode(&self, mode: Mode) -> Result<(), Failure> {
         self.engine()?.set_mode(&self.handle, mode).map_err(|error| refused(&error))
+    }
+
+    /// Removes the device from its engine, of a link both ends.
+    pub(crate) fn remove(&self) -> Result<(), Failure> {
+        let removed = self.engine()?.remove_device(&self.handle);
+        removed.map_err(|error| Failure::new(libc::ENODEV, error.to_string()))?;
+        // A mode is set for those that are there.
+        lock(&self.made).devices.retain(|device| !device.link_state().gone);
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use napier_runtime::device::DeviceHandle;
 use napier_runtime::engine::WeakEngine;
 use napier_runtime::raw::{BindRawError, RawBusyPoll, RawFrame, RawPort};
 
@@ -42,6 +43,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// A port, for one thread at a time.
 pub(crate) struct Port {
     inner: Mutex<Inner>,
+    device: DeviceHandle,
     engine: WeakEngine,
 }
 
@@ -117,7 +119,7 @@ impl Port {
         let number = (NEXT.fetch_add(1, Ordering::Relaxed) & ((1 << PORT_BITS) - 1)) << PLACE_BITS;
         let frame_bytes = port.port().frame_bytes();
         let inner = Mutex::new(Inner { held, free, number, port, frame_bytes });
-        Ok(Self { inner, engine: device.engine.clone() })
+        Ok(Self { inner, device: device.handle.clone(), engine: device.engine.clone() })
     }
 
     /// What the calling thread uses alone.
@@ -142,6 +144,9 @@ impl Port {
         let there = self.own()?.port.port().wait(timeout);
         if !there && self.engine.upgrade().is_none() {
             return Err(Failure::of(libc::ESHUTDOWN));
+        }
+        if !there && self.device.link_state().gone {
+            return Err(Failure::of(libc::ENODEV));
         }
         Ok(there)
     }

@@ -28,10 +28,10 @@ unsafe fn described(engine: &EngineObject, options: *const NapierDeviceOptions) 
     unsafe { Described::read(&options, &netns) }
 }
 
-/// Adds a device under a number that was set aside before, so that what fails leaves none: the engine keeps its devices for life.
+/// Adds a device under a number that was set aside before, so that what fails leaves none: what an engine has made for a device is used up.
 fn kept(engine: &EngineObject, add: impl FnOnce() -> Result<DeviceHandle, Failure>) -> Result<c_int, Failure> {
     let place = HANDLES.reserve()?;
-    Ok(place.fill(Object::Device(engine.keep(add()?))))
+    Ok(place.fill(Object::Device(engine.keep(add()?)?)))
 }
 
 /// Adds a link: two devices in this process that are each other's peer, over shared memory. It has the queues, rings and frames of a.
@@ -40,7 +40,7 @@ fn kept(engine: &EngineObject, add: impl FnOnce() -> Result<DeviceHandle, Failur
 /// Threads: any.
 ///
 /// Gives 0 and two handles in devices; -1 and EBADF, EINVAL, EEXIST (the name is taken), ENOMEM, EMFILE.
-/// One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device.
+/// After -1 there is no device, also if it is the mode of the engine that it refuses (EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_add_link(
     engine: c_int,
@@ -59,8 +59,10 @@ pub unsafe extern "C" fn napier_add_link(
         let config = a.link();
         let places = [HANDLES.reserve()?, HANDLES.reserve()?];
         let (one, other) = engine.engine.add_link(&config, a.end, b.end)?;
-        for ((number, place), device) in devices.iter_mut().zip(places).zip([one, other]) {
-            *number = place.fill(Object::Device(engine.keep(device)));
+        // One that is refused takes the other along.
+        let kept = [engine.keep(one)?, engine.keep(other)?];
+        for ((number, place), device) in devices.iter_mut().zip(places).zip(kept) {
+            *number = place.fill(Object::Device(device));
         }
         Ok(0)
     })
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn napier_add_link(
 /// Threads: any.
 ///
 /// Gives its handle; -1 and EBADF, EINVAL, EEXIST, EADDRINUSE (a program listens there), ENOMEM, EMFILE, and those of bind(2).
-/// One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device.
+/// After -1 there is no device, also if it is the mode of the engine that it refuses (EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_add_memif(
     engine: c_int,
@@ -97,7 +99,7 @@ pub unsafe extern "C" fn napier_add_memif(
 ///
 /// Gives its handle; -1 and EBADF, EINVAL, EEXIST, ENODEV, EPERM, EBUSY (a queue or the interface has such a program already), EOPNOTSUPP
 /// (the driver cannot), ENOMEM.
-/// One on which the mode of its engine cannot be set is added down: napier_set_mode of it gives the error. After -1 there is no device.
+/// After -1 there is no device, also if it is the mode of the engine that it refuses (EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn napier_add_xdp(
     engine: c_int,
@@ -116,11 +118,26 @@ pub unsafe extern "C" fn napier_add_xdp(
     })
 }
 
+/// Removes a device from its engine, of a link both ends: connections over it end with ENETRESET, a memif peer is told, and an interface
+/// is free for other programs. Its name can be given again; its memory is given back with the engine. The handle shows its last figures until
+/// it is closed.
+///
+/// Threads: any.
+///
+/// Gives 0; -1 and EBADF, EINVAL, ENODEV (it was removed before), ESHUTDOWN.
+#[unsafe(no_mangle)]
+pub extern "C" fn napier_remove_device(device: c_int) -> c_int {
+    on(device, |object| {
+        object.device()?.remove()?;
+        Ok(0)
+    })
+}
+
 /// Waits until a device has a peer, timeout_ms at most; negative: for ever.
 ///
 /// Threads: any.
 ///
-/// Gives 1 if it has one, 0 if it has none in time; -1 and EBADF, EINVAL, ESHUTDOWN.
+/// Gives 1 if it has one, 0 if it has none in time or never will, because it or its interface was removed; -1 and EBADF, EINVAL, ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub extern "C" fn napier_wait_link(device: c_int, timeout_ms: c_int) -> c_int {
     on(device, |object| {
@@ -132,6 +149,9 @@ pub extern "C" fn napier_wait_link(device: c_int, timeout_ms: c_int) -> c_int {
             let now = left.min(Duration::from_millis(100));
             if device.handle.wait_link(now) {
                 return Ok(1);
+            }
+            if device.handle.link_state().gone {
+                return Ok(0);
             }
             left = if left == Duration::MAX { left } else { left - now };
             if left == Duration::ZERO {
@@ -145,7 +165,7 @@ pub extern "C" fn napier_wait_link(device: c_int, timeout_ms: c_int) -> c_int {
 ///
 /// Threads: any.
 ///
-/// Gives 0; -1 and EBADF, EINVAL, ESHUTDOWN.
+/// Gives 0; -1 and EBADF, EINVAL, ENODEV (it was removed), ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub extern "C" fn napier_set_up(device: c_int, on: c_int) -> c_int {
     crate::table::on(device, |object| {

@@ -57,7 +57,7 @@ pub extern "C" fn napier_engine_stop(engine: c_int) -> c_int {
 }
 
 /// Closes a handle of any kind, poisoned or not. A socket is closed, and leaves the contexts that it is in; a raw port hands its queue
-/// back, with the frames that are held of it; a stream with SO_LINGER and a time waits for its peer as close(2) does; a device stays in its engine until that is stopped; an engine is stopped.
+/// back, with the frames that are held of it; a stream with SO_LINGER and a time waits for its peer as close(2) does; a device stays in its engine until it is removed (napier_remove_device) or that is stopped; an engine is stopped.
 /// Calls that are in progress on the handle end as if it were open, and what it stands for goes with the last of them.
 ///
 /// Threads: any. The number is given to something else late, so that a call on it finds EBADF.

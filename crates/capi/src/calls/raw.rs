@@ -55,7 +55,7 @@ pub extern "C" fn napier_raw_napi_id(port: c_int) -> c_int {
 ///
 /// Threads: one at a time for each port. napier_close of another thread does not end it, napier_engine_stop does.
 ///
-/// Gives 1 if there are, 0 if there are none; -1 and EBADF, EINVAL, EBUSY, ESHUTDOWN.
+/// Gives 1 if there are, 0 if there are none; -1 and EBADF, EINVAL, EBUSY, ENODEV (the device or its interface was removed), ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub extern "C" fn napier_raw_wait(port: c_int, timeout_ms: c_int) -> c_int {
     on(port, |object| {

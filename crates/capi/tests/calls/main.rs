@@ -260,3 +260,24 @@ fn figures_have_names() {
     assert_eq!(count as usize, of_engine.len());
     fine(napier_close(client));
 }
+
+#[test]
+fn a_device_is_removed_while_its_engine_goes_on() {
+    let rig = rig();
+    let client = fine(napier_socket(rig.netns, libc::AF_INET, DATAGRAMS, 0));
+    let port = fine(napier_raw_open(rig.devices[0], 0));
+    fine(napier_remove_device(rig.devices[0]));
+    refused(napier_raw_wait(port, -1), libc::ENODEV);
+    refused(sendto(client, b"x", &v4(ONE, 7)), libc::ENETUNREACH);
+    // The other end of the link went along; handles show what was.
+    for device in rig.devices {
+        refused(napier_remove_device(device), libc::ENODEV);
+        refused(napier_set_up(device, 1), libc::ENODEV);
+        assert_eq!(fine(napier_wait_link(device, -1)), 0);
+        assert_eq!(fine(napier_queues(device)), 1);
+    }
+    // No mode is asked of what is not there.
+    fine(set_mode(rig.engine, c"suspend20"));
+    fine(napier_close(port));
+    fine(napier_close(client));
+}

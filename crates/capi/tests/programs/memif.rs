@@ -154,3 +154,16 @@ fn valgrind_finds_nothing_in_a_sender() {
         sink(&program, 2000);
     }
 }
+
+/// Over a link in the program itself.
+#[test]
+fn a_ring_of_io_uring_waits_for_a_context() {
+    let test = "a_ring_of_io_uring_waits_for_a_context";
+    let Some(program) = build(test, "ring") else { return };
+    let (status, _, said) = program.start(&[]).ended();
+    match status.code() {
+        Some(0) => {}
+        Some(77) => napier_testkit::skip!(test, "there is no io_uring here"),
+        _ => panic!("{status}: {said}"),
+    }
+}

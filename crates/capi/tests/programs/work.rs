@@ -25,7 +25,7 @@ fn library(name: &str) -> PathBuf {
     newest.unwrap_or_else(|| panic!("{name} is not in {}: cargo makes it with this test", deps.display()))
 }
 
-/// Builds an example against the shared library, as `pkg-config --cflags --libs napier` would; `None`, and a line that says so, without a compiler.
+/// Builds an example, or a program of this folder, against the shared library, as `pkg-config --cflags --libs napier` would; `None`, and a line that says so, without a compiler.
 pub(crate) fn build(test: &str, example: &str) -> Option<Program> {
     let folder = Folder::new(test);
     for name in ["libnapier.so", "libnapier.so.0"] {
@@ -46,9 +46,11 @@ pub(crate) fn build_static(test: &str, example: &str) -> Option<Program> {
 
 fn compile(test: &str, example: &str, folder: &Folder, rest: &[&str]) -> bool {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = ["examples", "tests/programs"].map(|folder| crate_root.join(folder).join(format!("{example}.c")));
+    let source = sources.iter().find(|path| path.exists()).expect("a source");
     let mut command = Command::new("cc");
     command.args(["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", "program"]).current_dir(folder);
-    command.arg("-I").arg(crate_root.join("include")).arg(crate_root.join(format!("examples/{example}.c"))).args(rest);
+    command.arg("-I").arg(crate_root.join("include")).arg(source).args(rest);
     match command.output() {
         Ok(output) => {
             assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
@@ -73,6 +75,7 @@ impl Program {
                     "--errors-for-leak-kinds=definite",
                     "--show-leak-kinds=definite",
                     "--fair-sched=yes",
+                    concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/programs/valgrind.supp"),
                 ]);
                 Some(self)
             }
@@ -116,7 +119,14 @@ impl Running {
     }
 
     /// Waits until it has ended; what it wrote, if it ended well.
-    pub(crate) fn end(mut self) -> String {
+    pub(crate) fn end(self) -> String {
+        let (status, wrote, said) = self.ended();
+        assert!(status.success(), "{status}: {wrote}{said}");
+        wrote
+    }
+
+    /// Waits until it has ended; how it did, what it wrote, and its errors.
+    pub(crate) fn ended(mut self) -> (ExitStatus, String, String) {
         let begun = Instant::now();
         let status: ExitStatus = loop {
             if let Some(status) = self.program.try_wait().expect("it is a child") {
@@ -127,9 +137,7 @@ impl Running {
         };
         let mut wrote = String::new();
         self.program.stdout.take().expect("a pipe").read_to_string(&mut wrote).expect("text");
-        let said = std::fs::read_to_string(&self.said).expect("text");
-        assert!(status.success(), "{status}: {wrote}{said}");
-        wrote
+        (status, wrote, std::fs::read_to_string(&self.said).expect("text"))
     }
 
     /// Waits for its first line.

@@ -52,12 +52,9 @@ fn a_c_program_answers_over_af_xdp() {
     echo.end();
 }
 
-#[test]
-fn a_c_program_counts_frames_by_af_xdp() {
-    let test = "a_c_program_counts_frames_by_af_xdp";
-    let Some(program) = build(test, "xsk_receiver") else { return };
-    let Some(veth) = veth(test) else { return };
-    let mut receiver = start(&veth, &program, &["left", "500"]);
+/// Sends frames to a program that counts 500 of them.
+fn count(veth: &Veth, program: &Program) {
+    let mut receiver = start(veth, program, &["left", "500"]);
     assert_eq!(receiver.first_line(), "ready");
     // Nothing answers questions for an address there.
     veth.right().add_neighbour(ip("10.56.0.99"), veth.left().mac()).expect("a neighbour");
@@ -72,4 +69,20 @@ fn a_c_program_counts_frames_by_af_xdp() {
     assert!(numbers[0] >= 500 && numbers[1] >= 500 * 60, "{said}");
     // Neighbour discovery comes beside.
     assert!(numbers[2] > 300, "{said}");
+}
+
+#[test]
+fn a_c_program_counts_frames_by_af_xdp() {
+    let test = "a_c_program_counts_frames_by_af_xdp";
+    let Some(program) = build(test, "xsk_receiver") else { return };
+    let Some(veth) = veth(test) else { return };
+    count(&veth, &program);
+}
+
+#[test]
+fn valgrind_finds_nothing_in_a_receiver() {
+    let test = "valgrind_finds_nothing_in_a_receiver";
+    let Some(program) = build(test, "xsk_receiver").and_then(|program| program.under_valgrind(test)) else { return };
+    let Some(veth) = veth(test) else { return };
+    count(&veth, &program);
 }
