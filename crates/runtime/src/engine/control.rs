@@ -268,6 +268,9 @@ impl DeviceHandle {
     pub(super) fn keep(&self, queue: u16, change: NapiChange) -> Result<(), NapiSetError> {
         let Some(napi) = self.napi(queue) else { return Ok(()) };
         let _one_at_a_time = self.device.threaded_changes.lock().expect("no panic while held");
+        if self.device.is_removed() {
+            return Err(NapiSetError::NoSuchNapi { id: napi.id().into() });
+        }
         apply(&self.engine.deliver, &napi, change).map_err(NapiSetError::ThreadNotCreated)
     }
 

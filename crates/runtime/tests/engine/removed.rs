@@ -96,6 +96,7 @@ fn handles_of_a_removed_device_show_what_it_was_and_change_nothing() {
     assert_eq!(device.set_up().unwrap_err().raw_os_error(), Some(ENODEV));
     device.set_down();
     assert_eq!(device.set(threaded), Err(DevSetError::NoNapi));
+    assert!(rig.engine.set_mode(&device, "threaded".parse().unwrap()).is_err());
     assert!(matches!(device.set_qdisc(0, &QdiscConfig::pfifo()), Err(TxSetupError::NoSuchQueue { queues: 0, .. })));
     assert!(matches!(RawPort::bind(&device, 0), Err(BindRawError::NoSuchQueue { queues: 0, .. })));
     // The ports of before say that there is no room, and go.
