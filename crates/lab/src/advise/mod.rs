@@ -12,6 +12,7 @@ mod json;
 pub mod log;
 pub mod pcap;
 mod predict;
+mod queues;
 mod sensitivity;
 mod text;
 
@@ -26,13 +27,14 @@ use crate::modes::Mode;
 pub use choose::{Choice, Goal, Verdict, choose, frontier};
 pub use json::{as_text, json};
 pub use napier_sim::machine::RecordedArrivals;
-pub use predict::{BySeed, Extent, MODES, Predicted, Ran, percentile_us, simulate, swept, why_not};
+pub use predict::{BySeed, MODES, Predicted, swept, why_not};
+pub use queues::{Extent, Ran, ServerRun, percentile_us, simulate};
 pub use sensitivity::{Effect, Flip, look_for_flips};
 pub use text::{answer, commands, flips, text};
 
 pub(crate) use text::{certainty, whose};
 
-pub(crate) use predict::{REQUESTS, is_sustained};
+pub(crate) use predict::REQUESTS;
 
 /// What is asked of a server.
 #[derive(Clone, PartialEq, Debug)]

@@ -10,7 +10,7 @@ use napier_sim::machine::figures::Figures as Run;
 
 use super::config::{CompareConfig, SimConfig};
 use super::setup;
-use crate::advise::{self, Extent, REQUESTS, is_sustained, simulate};
+use crate::advise::{self, Extent, REQUESTS, ServerRun, simulate};
 use crate::host;
 use crate::loads::{Load, Shortfall, SustainSearch};
 use crate::machines::Origin;
@@ -94,17 +94,18 @@ impl<'a> Predictor<'a> {
         let results = in_parallel(&runs, self.sim.jobs, self.stop, &|_, _| (), |(subject, seed)| {
             simulate(&self.sim.machine, &self.workload, load, subject.mode, *seed, extent, self.stop)
         });
-        let results: Vec<Run> = results.into_iter().map(Option::flatten).collect::<Option<_>>().ok_or(Interrupted)?;
+        let results: Vec<ServerRun> =
+            results.into_iter().map(Option::flatten).collect::<Option<_>>().ok_or(Interrupted)?;
         let mut all = PredictedRows { rows: Vec::new(), failures: Vec::new() };
         for (subject, runs) in subjects.iter().zip(results.chunks(self.runs as usize)) {
-            let broken = runs.iter().find_map(|run| run.broken.clone());
+            let broken = runs.iter().find_map(ServerRun::broken);
             all.failures.extend(broken.as_ref().map(|why| failed(*subject, load, why)));
             all.rows.push(self.row(*subject, load, runs, broken));
         }
         Ok(all)
     }
 
-    fn row(&self, subject: Subject, load: Load, runs: &[Run], broken: Option<String>) -> Row {
+    fn row(&self, subject: Subject, load: Load, runs: &[ServerRun], broken: Option<String>) -> Row {
         let lost = |runs: u32, why: String| Some(Lost { runs, of: self.runs, not_run: 0, why });
         if let Some(why) = broken {
             let why = format!("a rule did not hold in the simulation: {why}");
@@ -114,15 +115,10 @@ impl<'a> Predictor<'a> {
         let missing = self.runs - u32::try_from(all.len()).expect("no more than there are runs");
         let outcome = Measured::of(&all).map_or(Outcome::Nothing, |figures| Outcome::Predicted {
             figures: Box::new(figures),
-            sustained: self.is_sustained(load, runs),
+            sustained: ServerRun::keep_up(runs),
         });
         let why = format!("{missing} in which no request was answered");
         Row { subject, load, outcome, lost: if missing > 0 { lost(missing, why) } else { None }, left_out: 0 }
-    }
-
-    fn is_sustained(&self, load: Load, runs: &[Run]) -> bool {
-        let Load::Rps(rps) = load else { return true };
-        is_sustained(runs.iter(), rps as f64 / f64::from(self.workload.queues))
     }
 
     /// The most that each subject sustains; the searches begin at a rate, or near what is answered in the closed loop.
@@ -160,7 +156,7 @@ impl<'a> Predictor<'a> {
             seed = seed.wrapping_add(1);
             let outcome = match &figures {
                 None => Err(Shortfall::Answered { pct: 0.0 }),
-                Some(_) if self.is_sustained(Load::Rps(rps), std::slice::from_ref(&run)) => {
+                Some(_) if ServerRun::keep_up(std::slice::from_ref(&run)) => {
                     let p99_us = figures.as_ref().map_or(0.0, |figures| figures.latency_us.p99);
                     if p99_us > SustainSearch::P99_US_MAX { Err(Shortfall::Late { p99_us }) } else { Ok(()) }
                 }
@@ -194,25 +190,28 @@ fn failed(subject: Subject, load: Load, why: &str) -> String {
     format!("{subject} at {load}: a rule did not hold in the simulation: {why}")
 }
 
-/// What a run says under the names of a measurement; `None` if nothing was answered. Queues are alike, and one was simulated.
-fn figures(run: &Run, queues: u16) -> Option<Figures> {
-    let ns = run.measured.ns;
+/// What a run says under the names of a measurement; `None` if nothing was answered. The queues that were simulated stand for all.
+fn figures(run: &ServerRun, queues: u16) -> Option<Figures> {
+    let runs = run.queues();
+    let sum = |of: fn(&Run) -> u64| runs.iter().map(of).sum::<u64>();
+    let (ns, polls) = (sum(|run| run.measured.ns), sum(|run| run.polls));
     let per_s = |count: u64| count as f64 * 1e9 / ns as f64 * f64::from(queues);
-    let of_polls = |count: u64| (run.polls > 0).then(|| count as f64 / run.polls as f64);
-    let spin_ns = run.account.of(Class::Spin).ns;
+    let of_polls = |count: u64| (polls > 0).then(|| count as f64 / polls as f64);
+    let (busy_ns, spin_ns) = (sum(|run| run.account.busy().ns), sum(|run| run.account.of(Class::Spin).ns));
+    let cores = runs.iter().map(|run| usize::from(run.cores)).max()?;
     let mut latencies = Recorder::new();
-    for (from_due_ns, from_send_ns) in run.from_due_ns.iter().zip(&run.latency_ns) {
+    for (from_due_ns, from_send_ns) in runs.iter().flat_map(|run| run.from_due_ns.iter().zip(&run.latency_ns)) {
         latencies.record(0, from_due_ns - from_send_ns, *from_due_ns);
     }
     Some(Figures {
-        achieved_rps: per_s(run.answered),
+        achieved_rps: per_s(sum(|run| run.answered)),
         latency_us: Summary::of(latencies.intended())?,
         service_latency_us: Summary::of(latencies.actual())?,
-        cpu: CpuSplit::of(run.account.busy().ns, Some(spin_ns), ns, usize::from(run.cores)),
-        interrupts_per_s: Some(per_s(run.interrupts)),
-        polls_per_s: Some(per_s(run.polls)),
-        empty_polls_pct: of_polls(run.empty_polls).map(|share| 100.0 * share),
-        work_per_poll: of_polls(run.packets),
+        cpu: CpuSplit::of(busy_ns, Some(spin_ns), ns, cores),
+        interrupts_per_s: Some(per_s(sum(|run| run.interrupts))),
+        polls_per_s: Some(per_s(polls)),
+        empty_polls_pct: of_polls(sum(|run| run.empty_polls)).map(|share| 100.0 * share),
+        work_per_poll: of_polls(sum(|run| run.packets)),
         latency_cdf: Cdf::of(latencies.intended()),
         // Whether the load is sustained is said beside, of all runs together. All else is not counted there, or not in the same sense: there are
         // no cycles of a time-stamp counter, and waits without events count.

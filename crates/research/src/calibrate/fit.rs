@@ -2,10 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use napier_sim::machine::figures::Figures;
-
 use super::{Depth, Determined, FITTED, Figure, Observed, Settled};
-use napier_lab::advise::{Extent, Ran, Workload, simulate};
+use napier_lab::advise::{Extent, Ran, ServerRun, Workload, simulate};
 use napier_lab::loads::Load;
 use napier_lab::machines::{KnownError, MachineFile, percent, root_mean_square};
 use napier_lab::parallel::in_parallel;
@@ -98,8 +96,8 @@ impl Fitter<'_> {
             machines.iter().flat_map(|machine| rows.iter().map(move |row| (machine, row))).collect();
         let seen = in_parallel(&runs, self.jobs, self.stop, &|_, _| (), |(machine, row)| {
             let extent = Extent::Requests(self.depth.requests);
-            let figures = simulate(machine, self.workload, row.load, row.mode, 1, extent, self.stop)?;
-            Some(Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &figures) })
+            let run = simulate(machine, self.workload, row.load, row.mode, 1, extent, self.stop)?;
+            Some(Seen { measured: (*row).clone(), predicted: observed(row, self.workload, &run) })
         });
         let seen: Option<Vec<Seen>> = seen.into_iter().map(Option::flatten).collect();
         let seen = seen.ok_or(Interrupted)?;
@@ -189,7 +187,7 @@ impl Fitter<'_> {
     }
 }
 
-fn observed(row: &Observed, workload: &Workload, run: &Figures) -> Observed {
-    let Ran { achieved_rps, p50_us, p99_us, cpu_pct } = Ran::of(run, workload.queues);
+fn observed(row: &Observed, workload: &Workload, run: &ServerRun) -> Observed {
+    let Ran { achieved_rps, p50_us, p99_us, cpu_pct } = Ran::of(run.queues(), workload.queues);
     Observed { mode: row.mode, load: row.load, achieved_rps, p50_us, p99_us, cpu_pct, tail_counts: true }
 }

@@ -233,7 +233,7 @@ fn alone_us(machine: &MachineFile) -> f64 {
         Workload { rate_rps: 1, peak_rps: None, queues: 1, connections: 1, cpus: 1, service: None, recorded: None };
     let never = AtomicBool::new(false);
     let alone = simulate(machine, &workload, Load::Rps(200), Mode::Base, 1, Extent::Requests(60), &never);
-    let mut latency = alone.expect("nothing stops it").from_due_ns;
+    let mut latency = alone.expect("nothing stops it").queues()[0].from_due_ns.clone();
     latency.sort_unstable();
     percentile_us(&latency, 50)
 }
