@@ -66,24 +66,12 @@ pub(crate) enum Ev {
     Step { step: usize, left: u32 },
 }
 
-/// An event and when it happens; equal times in the order of pushing.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+/// When an event happens, and where it is kept; equal times in the order of pushing.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Queued {
     pub(crate) at_ns: u64,
     pub(crate) seq: u64,
-    pub(crate) event: Ev,
-}
-
-impl Ord for Queued {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_ns, self.seq).cmp(&(other.at_ns, other.seq))
-    }
-}
-
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
+    pub(crate) slot: u32,
 }
 
 /// A context that executes: a CPU's interrupt or softirq level, or a thread.
