@@ -112,6 +112,10 @@ pub(crate) struct TransmitArgs {
     #[arg(long, value_name = "N", default_value_t = published::QUEUES)]
     queues: u16,
 
+    /// Keep each sender on a CPU, in turn, so that neighbours send on the same queue
+    #[arg(long)]
+    pin: bool,
+
     /// Where all randomness comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -294,6 +298,7 @@ fn run_transmit(args: &TransmitArgs, interrupted: &AtomicBool) -> anyhow::Result
     let experiment = Experiment {
         senders: args.senders,
         queues: args.queues,
+        pinned: args.pin,
         seed: args.seed,
         paths,
         sensitivity: args.sensitivity,

@@ -82,9 +82,11 @@ macro_rules! costs {
 costs! {
     transfer_same_core_ns = 8, Source,
         "a line from the other thread of the core: core-to-core-latency, Ice Lake 8375C, 8.1 ns";
-    transfer_same_socket_ns = 90, Chosen,
-        "a modified line from another core of the socket: 51 ns on Ice Lake 8375C (core-to-core-latency); a mesh over \
-         three dies takes 1.5 to 2 times as long, the middle of which is this";
+    transfer_same_die_ns = 51, Source,
+        "a modified line from another core of the die: Ice Lake 8375C, which is one mesh on one die, 51 ns (core-to-core-latency)";
+    transfer_same_socket_ns = 110, Chosen,
+        "a modified line from another of the socket's three dies: with the third of all cores that are near 90 ns in the mean, 1.75 times as \
+         long as on one die";
     transfer_other_socket_ns = 190, Chosen,
         "a modified line from the other socket: 108 ns on Ice Lake 8375C, times 1.75 likewise";
     atomic_ns = 6, Source, "a locked instruction on a line in the own cache: about 20 cycles, instruction tables";

@@ -8,6 +8,7 @@ use super::topology::{Cpu, Distance, Topology};
 pub(super) struct Wires {
     topology: Topology,
     same_core_ns: u64,
+    same_die_ns: u64,
     same_socket_ns: u64,
     other_socket_ns: u64,
     atomic_ns: u64,
@@ -19,6 +20,7 @@ impl Wires {
         Self {
             topology,
             same_core_ns: costs.transfer_same_core_ns,
+            same_die_ns: costs.transfer_same_die_ns,
             same_socket_ns: costs.transfer_same_socket_ns,
             other_socket_ns: costs.transfer_other_socket_ns,
             atomic_ns: costs.atomic_ns,
@@ -36,6 +38,7 @@ impl Wires {
         match self.topology.distance(from, to) {
             Distance::Here => 0,
             Distance::SameCore => self.same_core_ns,
+            Distance::SameDie => self.same_die_ns,
             Distance::SameSocket => self.same_socket_ns,
             Distance::OtherSocket => self.other_socket_ns,
         }
@@ -102,8 +105,16 @@ mod tests {
     const OP: u64 = 6;
 
     fn wires() -> Wires {
-        let topology = Topology { sockets: 2, cores_per_socket: 2, threads_per_core: 1 };
-        Wires { topology, same_core_ns: 8, same_socket_ns: NEAR, other_socket_ns: FAR, atomic_ns: OP, pause_ns: 0 }
+        let topology = Topology { sockets: 2, dies_per_socket: 1, cores_per_socket: 2, threads_per_core: 1 };
+        Wires {
+            topology,
+            same_core_ns: 8,
+            same_die_ns: NEAR,
+            same_socket_ns: NEAR,
+            other_socket_ns: FAR,
+            atomic_ns: OP,
+            pause_ns: 0,
+        }
     }
 
     #[test]

@@ -80,7 +80,11 @@ impl Machine {
             .map(|(id, cpu)| {
                 let index = usize::from(id);
                 // netdev_pick_tx asks once per socket, on whatever CPU that is then, and the socket keeps the answer.
-                let queue = if index < senders { random.random_range(0..queues) } else { index - senders };
+                let queue = match index.checked_sub(senders) {
+                    Some(queue) => queue,
+                    None if plan.settings.pinned => index * queues / senders,
+                    None => random.random_range(0..queues),
+                };
                 Worker::new(id, *cpu, queue, random.random_range(0..TICK_PERIOD_NS))
             })
             .collect();
@@ -222,7 +226,10 @@ impl Machine {
     /// A sender that is woken moves to the waker's socket, if a CPU is free there: one on an idle core first.
     pub(super) fn move_near(&mut self, sender: WorkerId, waker: Cpu) {
         let from = self.worker(sender).cpu;
-        if !self.settings.follow_waker || self.topology.socket(from) == self.topology.socket(waker) {
+        if self.settings.pinned
+            || !self.settings.follow_waker
+            || self.topology.socket(from) == self.topology.socket(waker)
+        {
             return;
         }
         let topology = self.topology;
@@ -279,11 +286,13 @@ impl Machine {
 }
 
 /// A CPU for each sender and then for each queue's completions, and the CPUs that are left: senders on cores of their
-/// own as long as there are some, completions spread over the machine.
+/// own as long as there are some, completions spread over the machine. Pinned senders take the CPUs in turn, as Linux numbers them.
 fn seats(plan: &Contended, random: &mut impl Rng) -> (Vec<Cpu>, Vec<Cpu>) {
     let topology = plan.topology;
     let mut cores: Vec<u16> = (0..topology.cores()).collect();
-    cores.shuffle(random);
+    if !plan.settings.pinned {
+        cores.shuffle(random);
+    }
     let mut free: Vec<Cpu> = (0..topology.threads_per_core)
         .flat_map(|thread| cores.iter().map(move |core| topology.cpu(*core, thread)))
         .collect();

@@ -54,6 +54,9 @@ pub struct Settings {
     /// (`wake_up_interruptible_sync_poll`, `kernel/sched/fair.c wake_affine_idle`): now and then it moves the sleeper
     /// there, and nothing moves it back, for no other thread wakes it.
     pub follow_waker: bool,
+    /// Each sender is kept on a CPU of its own, in turn from the first on (`netperf -T`), and never moves. `netdev_pick_tx` asks on that CPU, and
+    /// XPS gives neighbouring CPUs the same queue (`net/core/dev.c get_xps_queue`; drivers share CPUs out to queues in turn).
+    pub pinned: bool,
 }
 
 impl Default for Settings {
@@ -71,6 +74,7 @@ impl Default for Settings {
             quota_pkts: DEV_TX_WEIGHT,
             burst_max: QDISC_MAX_BURST,
             follow_waker: true,
+            pinned: false,
         }
     }
 }
@@ -105,7 +109,7 @@ impl Contended {
     #[must_use]
     pub fn new(path: Path, seed: u64) -> Self {
         Self {
-            topology: Topology { sockets: 2, cores_per_socket: 120, threads_per_core: 2 },
+            topology: Topology { sockets: 2, dies_per_socket: 3, cores_per_socket: 120, threads_per_core: 2 },
             senders: 240,
             queues: 30,
             path,

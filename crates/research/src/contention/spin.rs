@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     fn wires() -> Wires {
-        let topology = Topology { sockets: 1, cores_per_socket: 4, threads_per_core: 1 };
-        Wires::new(topology, &Costs { transfer_same_socket_ns: 100, atomic_ns: 0, pause_ns: 0, ..Costs::default() })
+        let topology = Topology { sockets: 1, dies_per_socket: 1, cores_per_socket: 4, threads_per_core: 1 };
+        Wires::new(topology, &Costs { transfer_same_die_ns: 100, atomic_ns: 0, pause_ns: 0, ..Costs::default() })
     }
 
     #[test]

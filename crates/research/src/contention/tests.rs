@@ -8,7 +8,7 @@ use super::{Outcome, run};
 /// One socket, lines that cost 100 ns, nothing that comes by chance.
 fn small(path: Path, senders: u16, queues: u16) -> Contended {
     let costs = Costs {
-        transfer_same_socket_ns: 100,
+        transfer_same_die_ns: 100,
         transfer_same_core_ns: 100,
         tick_ns: 0,
         probe_ns: 0,
@@ -16,7 +16,7 @@ fn small(path: Path, senders: u16, queues: u16) -> Contended {
         ..Costs::default()
     };
     Contended {
-        topology: Topology { sockets: 1, cores_per_socket: 32, threads_per_core: 1 },
+        topology: Topology { sockets: 1, dies_per_socket: 1, cores_per_socket: 32, threads_per_core: 1 },
         senders,
         queues,
         placements: 1,
@@ -46,7 +46,7 @@ fn a_sender_alone_takes_the_sum_of_its_work() {
     let mut plan = small(Path::Locked, 1, 1);
     // Lines that completions have are free, so that only the sender's work is left.
     plan.costs = Costs { alloc_lines: 0, driver_lines: 0, ..plan.costs };
-    plan.costs.transfer_same_socket_ns = 0;
+    plan.costs.transfer_same_die_ns = 0;
     let costs = &plan.costs;
     let stay_ns = costs.entry_ns
         + costs.enqueue_ns
@@ -81,7 +81,7 @@ fn two_senders_on_one_lock_get_in_each_others_way() {
     let both = outcome(&small(Path::Locked, 2, 1));
     let apart = {
         let plan = small(Path::Locked, 2, 1);
-        let costs = Costs { transfer_same_socket_ns: 0, ..plan.costs.clone() };
+        let costs = Costs { transfer_same_die_ns: 0, ..plan.costs.clone() };
         outcome(&Contended { costs, ..plan })
     };
     assert!(both.counts.contended_pkts > 0);
@@ -93,13 +93,33 @@ fn two_senders_on_one_lock_get_in_each_others_way() {
 #[test]
 fn with_many_senders_on_two_sockets_the_list_beats_the_locks() {
     let [locked, list] = Path::ALL.map(|path| {
-        let topology = Topology { sockets: 2, cores_per_socket: 16, threads_per_core: 1 };
+        let topology = Topology { sockets: 2, dies_per_socket: 1, cores_per_socket: 16, threads_per_core: 1 };
         outcome(&Contended { topology, placements: 4, ..small(path, 16, 2) })
     });
     assert!(list.mpps() > 1.2 * locked.mpps(), "{} and {} Mpps", locked.mpps(), list.mpps());
     assert!(list.stays.below_pct(10) > locked.stays.below_pct(10) + 50.0);
     assert!(list.counts.batch_pkts > list.counts.batches, "some flush the packets of others");
     assert_eq!((locked.counts.batches, list.counts.contended_pkts), (0, 0));
+}
+
+/// Neighbours send on one queue: here each queue has a socket, and what lies between sockets matters to no line.
+#[test]
+fn pinned_senders_share_a_queue_with_their_neighbours() {
+    let topology = Topology { sockets: 2, dies_per_socket: 1, cores_per_socket: 16, threads_per_core: 2 };
+    for path in Path::ALL {
+        let with = |pinned, far_ns| {
+            let mut plan = Contended { topology, ..small(path, 32, 2) };
+            (plan.settings.pinned, plan.costs.transfer_other_socket_ns) = (pinned, far_ns);
+            outcome(&plan)
+        };
+        assert_eq!(with(true, 100), with(true, 400), "{path:?}");
+        let [near, far] = [100, 400].map(|far_ns| with(false, far_ns).mpps());
+        assert!(far < 0.8 * near, "{path:?}: senders that are anywhere cross sockets: {near} and {far} Mpps");
+        // They never move, whatever those do that may.
+        let mut plan = Contended { topology, ..small(path, 32, 2) };
+        plan.settings = super::plan::Settings { pinned: true, follow_waker: false, ..plan.settings };
+        assert_eq!(outcome(&plan), with(true, plan.costs.transfer_other_socket_ns), "{path:?}");
+    }
 }
 
 /// A quota of a few packets ends runs early: a thread has to come back for the rest, and does.
@@ -155,7 +175,7 @@ fn lines_and_work_that_cost_more_send_fewer_packets() {
     for path in Path::ALL {
         let plan = small(path, 12, 1);
         let before = outcome(&plan).mpps();
-        for name in ["transfer_same_socket_ns", "enqueue_ns"] {
+        for name in ["transfer_same_die_ns", "enqueue_ns"] {
             let cost = COSTS.iter().find(|cost| cost.name == name).expect("a cost of this name");
             let after = outcome(&Contended { costs: cost.scaled(&plan.costs, 300), ..plan.clone() }).mpps();
             assert!(after < 1.02 * before, "{path:?}, {name}: {before} and {after} Mpps");

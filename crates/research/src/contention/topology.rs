@@ -11,7 +11,9 @@ pub enum Distance {
     Here,
     /// The other thread of the core.
     SameCore,
-    /// Another core of the socket.
+    /// Another core of the die.
+    SameDie,
+    /// A core of another die of the socket.
     SameSocket,
     /// The other socket.
     OtherSocket,
@@ -22,6 +24,8 @@ pub enum Distance {
 pub struct Topology {
     /// Sockets.
     pub sockets: u16,
+    /// Dies of a socket, with as many of its cores each.
+    pub dies_per_socket: u16,
     /// Cores of a socket.
     pub cores_per_socket: u16,
     /// Hardware threads of a core.
@@ -60,6 +64,12 @@ impl Topology {
         self.core(cpu) / self.cores_per_socket
     }
 
+    /// The die of a CPU, counted over the machine.
+    #[must_use]
+    pub const fn die(self, cpu: Cpu) -> u16 {
+        self.core(cpu) / (self.cores_per_socket / self.dies_per_socket)
+    }
+
     /// How far it is from one to the other.
     #[must_use]
     pub const fn distance(self, a: Cpu, b: Cpu) -> Distance {
@@ -67,6 +77,8 @@ impl Topology {
             Distance::Here
         } else if self.core(a) == self.core(b) {
             Distance::SameCore
+        } else if self.die(a) == self.die(b) {
+            Distance::SameDie
         } else if self.socket(a) == self.socket(b) {
             Distance::SameSocket
         } else {
@@ -81,11 +93,13 @@ mod tests {
 
     #[test]
     fn threads_of_a_core_are_a_machine_of_cores_apart() {
-        let machine = Topology { sockets: 2, cores_per_socket: 120, threads_per_core: 2 };
+        let machine = Topology { sockets: 2, dies_per_socket: 3, cores_per_socket: 120, threads_per_core: 2 };
         assert_eq!(machine.cpus(), 480);
         assert_eq!(machine.cpu(119, 1), Cpu(359));
         assert_eq!(machine.distance(Cpu(5), Cpu(5)), Distance::Here);
         assert_eq!(machine.distance(Cpu(5), Cpu(245)), Distance::SameCore);
+        assert_eq!(machine.distance(Cpu(5), Cpu(279)), Distance::SameDie, "the other thread of core 39");
+        assert_eq!(machine.distance(Cpu(39), Cpu(40)), Distance::SameSocket);
         assert_eq!(machine.distance(Cpu(5), Cpu(359)), Distance::SameSocket);
         assert_eq!(machine.distance(Cpu(5), Cpu(360)), Distance::OtherSocket);
     }

@@ -42,6 +42,8 @@ pub struct With {
     pub policy: Policy,
     /// How senders of a queue get along.
     pub path: Path,
+    /// Each of them is kept on a CPU.
+    pub pinned: bool,
     /// What a plan's author sets on a server.
     pub own: OwnSettings,
 }
@@ -56,6 +58,7 @@ impl With {
         own_busy_poll: false,
         policy: Policy::Delay,
         path: Path::List,
+        pinned: false,
         own: OwnSettings::NOTHING,
     };
 
@@ -105,6 +108,8 @@ const BUSY_READ: &[Named] = &[
 const UDP_STREAM: &[Named] = &[
     ("locked", Mode::Base, With { path: Path::Locked, ..With::NOTHING }),
     ("llist", Mode::Base, With { path: Path::List, ..With::NOTHING }),
+    ("locked-pinned", Mode::Base, With { path: Path::Locked, pinned: true, ..With::NOTHING }),
+    ("llist-pinned", Mode::Base, With { path: Path::List, pinned: true, ..With::NOTHING }),
 ];
 const MANY: &[Named] = &[
     ("base", Mode::Base, With::NOTHING),

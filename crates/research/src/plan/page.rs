@@ -79,7 +79,7 @@ Of `remote-ssd`:
 - A write is acknowledged when the device has it; read and write take equally long.
 - **64K** is in no document: the device's times lie on a straight line between those of 4K and of 1M.
 
-Of `udp-stream`: busy CPUs of `llist`, 7 % too few. Only rates stand here; `napier sim transmit` compares the histograms too, and says
+Of `udp-stream`: busy CPUs of `llist`, 7 % too few; of pinned senders no rate was published that we have. Only rates stand here; `napier sim transmit` compares the histograms too, and says
 which costs matter.
 
 Of `irq-suspension-internals`, the weakest of these tables: nothing was fitted to its figures, only to latencies and CPU of some of its
@@ -87,7 +87,7 @@ modes. Waits at 200K and 400K are within a tenth but for `base` and `defer200`; 
 in each, and polls that find nothing are too seldom where interrupts bring packets. Why is not known. Polled modes of the document have a
 few interrupts a second from elsewhere, here none, which counts as 100 %.
 
-Of `udp-stream-stays`: with two locks hardly a call of the document takes less than 1 us, here one of a hundred does; the rest of both histograms is near.
+Of `udp-stream-stays`: with two locks hardly a call of the document takes less than 1 us, here two of a hundred do; the rest of both histograms is near.
 
 ## What is missing
 

@@ -139,8 +139,9 @@ fn predicted(plan: &Plan, runs: &[&Came]) -> Result<Predicted, String> {
 fn one(plan: &Plan, load: PlanLoad, mode: &PlanMode, seed: u64, stop: &AtomicBool) -> Option<Came> {
     let Some(machine) = &plan.machine else {
         let Scale::Senders { senders, queues } = plan.scale else { unreachable!("a plan has a machine or senders") };
-        let plan =
+        let mut plan =
             contention::plan::Contended { senders, queues, ..contention::plan::Contended::new(mode.with.path, seed) };
+        plan.settings.pinned = mode.with.pinned;
         let came = match plan.check().and_then(|()| contention::run(&plan)) {
             Ok(outcome) => Came::Sent(Box::new(outcome)),
             Err(error) => Came::Refused(error.to_string()),

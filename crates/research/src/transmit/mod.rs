@@ -30,6 +30,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Which ways of transmitting, each once.
     pub paths: Vec<Path>,
+    /// Each sender is kept on a CPU.
+    pub pinned: bool,
     /// Run again with each parameter that is not from a source smaller and larger.
     pub sensitivity: bool,
     /// Threads.
@@ -103,10 +105,11 @@ pub struct TransmitReport {
 }
 
 impl TransmitReport {
-    /// True if the machine and load are those of the published figures.
+    /// True if the machine and load are those of the published figures, which are of senders that are free to move.
     #[must_use]
     pub const fn is_published(&self) -> bool {
-        self.experiment.senders == published::SENDERS && self.experiment.queues == published::QUEUES
+        let Experiment { senders, queues, pinned, .. } = self.experiment;
+        senders == published::SENDERS && queues == published::QUEUES && !pinned
     }
 
     /// What came of a path, if it was run.
@@ -129,11 +132,12 @@ pub fn run(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<TransmitReport, PlanError> {
-    let plan = Contended {
+    let mut plan = Contended {
         senders: experiment.senders,
         queues: experiment.queues,
         ..Contended::new(*experiment.paths.first().ok_or(PlanError::Nothing)?, experiment.seed)
     };
+    plan.settings.pinned = experiment.pinned;
     plan.check()?;
     let mut plans: Vec<Contended> =
         experiment.paths.iter().map(|path| Contended { path: *path, ..plan.clone() }).collect();

@@ -67,7 +67,7 @@ fn closing(report: &TransmitReport) -> String {
     if report.is_published() {
         sentence(&checks(report))
     } else {
-        "Nothing was published for so many senders and queues: these are predictions.".to_owned()
+        "Nothing was published for such senders and queues: these are predictions.".to_owned()
     }
 }
 
@@ -181,6 +181,12 @@ fn settings(report: &TransmitReport) -> String {
             settings.follow_waker.into(),
             "1: woken senders gather on the socket of their queue's completions (kernel/sched/fair.c wake_affine_idle); \
              assumed",
+        ),
+        (
+            "pinned",
+            settings.pinned.into(),
+            "1: each sender is kept on a CPU, in turn, and sends on the queue of its neighbourhood (net/core/dev.c \
+             get_xps_queue)",
         ),
     ] {
         text += &wrapped(&format!("  {name:<25}{value:>7}  "), reason);

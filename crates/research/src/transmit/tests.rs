@@ -4,6 +4,7 @@ fn experiment(paths: &[Path]) -> Experiment {
     Experiment {
         senders: published::SENDERS,
         queues: published::QUEUES,
+        pinned: false,
         seed: 1,
         paths: paths.to_vec(),
         sensitivity: false,
@@ -40,10 +41,17 @@ fn the_published_rates_are_reproduced() {
 
 #[test]
 fn other_senders_are_a_prediction_and_are_compared_with_nothing() {
-    let report = report(&Experiment { senders: 8, queues: 2, ..experiment(&[Path::List]) });
-    assert!(checks(&report).is_empty());
-    let text = table(&report);
+    let few = report(&Experiment { senders: 8, queues: 2, ..experiment(&[Path::List]) });
+    assert!(checks(&few).is_empty());
+    let text = table(&few);
     assert!(text.contains("these are predictions") && !text.contains("published,"), "{text}");
+    // Nor were pinned senders, however many there are.
+    let pinned = report(&Experiment { pinned: true, ..few.experiment.clone() });
+    let object: JsonReport = serde_json::from_str(&json(&pinned)).expect("the object reads back");
+    assert!(object.pinned && object.paths[0].mpps > 0.0, "{object:?}");
+    assert!(table(&pinned).contains("  pinned                         1  "), "{}", table(&pinned));
+    let as_many = Experiment { pinned: true, ..experiment(&[]) };
+    assert!(!TransmitReport { experiment: as_many, ..few }.is_published());
 }
 
 #[test]
