@@ -87,6 +87,10 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
 
+    /// Write the latencies of each cell to this file as well: a log of HdrHistogram, in ns (docs/plans.md)
+    #[arg(long, value_name = "FILE")]
+    histograms: Option<PathBuf>,
+
     /// Threads; the result does not depend on it [default: one per CPU]
     #[arg(long, value_name = "J")]
     jobs: Option<usize>,
@@ -224,11 +228,13 @@ fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
     let wanted: Vec<_> = asked_for(args, &plan)?.into_iter().filter(|cell| !is_done(cell)).collect();
     let (page, bar) = (page_target(args.html.as_deref())?, progress::steps("runs"));
     let series_target = args.series.as_deref().map(|path| checked(path, "--series")).transpose()?;
+    let histograms_target = args.histograms.as_deref().map(|path| checked(path, "--histograms")).transpose()?;
     let (jobs, shown) = (crate::jobs::threads(args.jobs)?, shown_in(&bar));
-    let (mut cells, series) = match &args.series {
-        None => (plan::run(&plan, &wanted, jobs, interrupted, &shown), String::new()),
-        Some(_) => plan::run_series(&plan, &wanted, jobs, interrupted, &shown),
+    let ran = match (&args.series, &args.histograms) {
+        (None, None) => plan::RanPlan::of(plan::run(&plan, &wanted, jobs, interrupted, &shown)),
+        _ => plan::run_in_full(&plan, &wanted, jobs, interrupted, &shown),
     };
+    let plan::RanPlan { mut cells, series, histograms } = ran;
     bar.finish_and_clear();
     let (done, all) = (cells.len(), wanted.len());
     // What is done is kept, however far it came.
@@ -238,6 +244,7 @@ fn run_plan(args: &PlanArgs, interrupted: &AtomicBool) -> anyhow::Result<()> {
         None => print_cells(&plan, &cells, args.json)?,
     }
     write(series_target.as_ref(), || series)?;
+    write(histograms_target.as_ref(), || histograms)?;
     write(page.as_ref(), || plan_page(&plan::json(&plan, &cells, &plan::score(&plan, &cells))))?;
     if interrupted.load(Ordering::Relaxed) {
         bail!("interrupted after {done} of {all} cells");

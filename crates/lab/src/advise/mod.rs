@@ -8,6 +8,7 @@
 //! Nothing here reads a clock; the same arguments give the same advice, byte for byte, for any number of threads.
 
 mod choose;
+pub mod gaps;
 mod json;
 pub mod log;
 pub mod pcap;

@@ -1,10 +1,10 @@
-//! Requests of a plan as a log or a file of captured packets has them, in place of chance.
+//! Requests of a plan as a log or a file of captured packets has them, or with gaps of a distribution, in place of chance.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use napier_kv::service::Service;
-use napier_lab::advise::{RecordedArrivals, log, pcap};
+use napier_kv::service::{Service, ServiceError};
+use napier_lab::advise::{RecordedArrivals, gaps, log, pcap};
 use napier_linux::given;
 use napier_scenario::ParseError;
 use napier_scenario::read::Node;
@@ -13,6 +13,8 @@ use napier_scenario::read::Node;
 const BYTES_MAX: u64 = 1 << 30;
 /// Connections that are simulated, over all queues.
 const CONNECTIONS_MAX: usize = 60_000;
+/// What draws requests by their gaps: which run of a plan it is does not change them, only where it begins.
+const GAPS_SEED: u64 = 1;
 
 /// Requests that were recorded.
 #[derive(Clone, Debug)]
@@ -51,6 +53,16 @@ impl PlanArrivals {
             );
         }
         Ok(Self { recorded: Arc::new(recorded), service })
+    }
+
+    /// Requests with gaps of a distribution over all connections.
+    pub(super) fn with_gaps(node: &Node<'_>, connections: u16) -> Result<Self, ParseError> {
+        let text = node.text(
+            "the time between two requests of all connections, such as \"exp:5us\" or \"hist:FILE\", of which the file may be a log of \
+             HdrHistogram",
+        )?;
+        let gaps: Service = text.parse().map_err(|error: ServiceError| node.error(error))?;
+        Ok(Self { recorded: Arc::new(gaps::requests(&gaps, connections, GAPS_SEED)), service: None })
     }
 
     /// Connections over all queues.

@@ -156,6 +156,7 @@ impl PlanKind {
                 "datagrams",
                 "arrivals",
                 "port",
+                "gaps",
                 "service",
                 "modes",
                 "loads",

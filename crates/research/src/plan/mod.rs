@@ -10,6 +10,7 @@
 mod arrivals;
 mod figures;
 mod files;
+mod histograms;
 mod json;
 mod kind;
 mod load;
@@ -38,7 +39,7 @@ pub use page::page;
 pub use published::Published;
 pub use questions::{Questions, questions};
 pub use result::{Results, ResultsError, merge};
-pub use run::{PlanCell, run, run_series};
+pub use run::{PlanCell, RanPlan, run, run_in_full};
 pub use score::{ModeOrder, Score, score};
 pub use set::OwnSettings;
 pub use table::table;
@@ -65,7 +66,7 @@ pub struct Plan {
     pub scale: Scale,
     /// Requests are datagrams to one socket for each queue, and no one waits for an answer.
     pub datagrams: bool,
-    /// Requests come as a log has them; none: by chance.
+    /// Requests come as a log has them, or with gaps of a distribution; none: by chance.
     pub arrivals: Option<PlanArrivals>,
     /// What requests take the program beside what the machine says; none: nothing.
     pub service: Option<Service>,

@@ -67,12 +67,12 @@ impl Plan {
         let is_closed = loads.iter().any(|load| load.load == Load::Max);
         if arrivals.is_some() && is_closed {
             return Err(whole
-                .need("arrivals")?
-                .error("requests of a log come at rates, and not as fast as they are answered"));
+                .need(when(&whole))?
+                .error("requests of a log or with gaps come at rates, and not as fast as they are answered"));
         }
         let datagrams = kind == PlanKind::EventLoop && whole.flag("datagrams", false)?;
         if datagrams && (is_closed || arrivals.is_some()) {
-            let error = "no one waits for them: loads are rates by chance, and neither \"max\" nor a log";
+            let error = "no one waits for them: loads are rates by chance, and neither \"max\", a log nor gaps";
             return Err(whole.need("datagrams")?.error(error));
         }
         let machine =
@@ -109,7 +109,23 @@ fn arrivals(whole: &Table<'_>) -> Result<Option<PlanArrivals>, ParseError> {
     if port.is_some() && !whole.has("arrivals") {
         return Err(whole.need("port")?.error("the port is that of a file of packets in `arrivals`"));
     }
-    whole.map("arrivals", |node| PlanArrivals::read(node, port))
+    let Some(gaps) = whole.get("gaps") else {
+        return whole.map("arrivals", |node| PlanArrivals::read(node, port));
+    };
+    if whole.has("arrivals") {
+        return Err(gaps.error("a log in `arrivals` has its own times: give them there or here"));
+    }
+    PlanArrivals::with_gaps(&gaps, connections(whole)?).map(Some)
+}
+
+/// The key that says when requests come.
+fn when(whole: &Table<'_>) -> &'static str {
+    if whole.has("gaps") { "gaps" } else { "arrivals" }
+}
+
+/// Connections over all queues, as they are given.
+fn connections(whole: &Table<'_>) -> Result<u16, ParseError> {
+    whole.need("connections")?.number(1..=60_000)
 }
 
 /// What requests take the program beside.
@@ -131,14 +147,14 @@ fn scale(whole: &Table<'_>, kind: PlanKind, arrivals: Option<&PlanArrivals>) -> 
         PlanKind::EventLoop => {
             let queues = whole.need("queues")?.number(1..=1024)?;
             if let Some(arrivals) = arrivals {
-                if whole.has("connections") || arrivals.connections() < queues {
-                    return Err(whole
-                        .need("arrivals")?
-                        .error("connections are those of the log, at least one for each queue"));
+                let is_log = whole.has("arrivals");
+                if (is_log && whole.has("connections")) || arrivals.connections() < queues {
+                    let error = if is_log { "are those of the log, at least" } else { "are at least" };
+                    return Err(whole.need(when(whole))?.error(format!("connections {error} one for each queue")));
                 }
                 return Ok(Scale::Queues { queues, connections: arrivals.connections() });
             }
-            let connections: u16 = whole.need("connections")?.number(1..=60_000)?;
+            let connections = connections(whole)?;
             if !connections.is_multiple_of(queues) {
                 let error = format!("the connections of {queues} queues are equally many each");
                 return Err(whole.need("connections")?.error(error));

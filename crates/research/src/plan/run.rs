@@ -19,8 +19,8 @@ use napier_sim::machine::smp::{Many, Polling};
 use napier_sim::machine::{Work, WorkCosts};
 
 use super::figures::{of_senders, together};
-use super::series;
 use super::{Asked, Plan, PlanKind, PlanLoad, PlanMode, Predicted, Scale};
+use super::{histograms, series};
 use crate::contention::{self, Outcome};
 
 /// Deferral of the document's script: `napi_defer_hard_irqs`, `gro_flush_timeout`.
@@ -81,22 +81,42 @@ pub fn run(
     run_all(plan, cells, jobs, stop, progress).into_iter().map(|(cell, _)| cell).collect()
 }
 
-/// The same, and how each run went on in time, as a CSV file: `docs/plans.md` has its columns.
+/// What can be said of a plan's cells.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RanPlan {
+    /// In the order in which they were asked for.
+    pub cells: Vec<PlanCell>,
+    /// How each run went on in time, as a CSV file: `docs/plans.md` has its columns.
+    pub series: String,
+    /// Latencies of each cell, as a log of HdrHistogram.
+    pub histograms: String,
+}
+
+impl RanPlan {
+    /// Cells of which nothing else is said.
+    #[must_use]
+    pub fn of(cells: Vec<PlanCell>) -> Self {
+        Self { cells, series: String::new(), histograms: String::new() }
+    }
+}
+
+/// The same with all that can be said of them.
 #[must_use]
-pub fn run_series(
+pub fn run_in_full(
     plan: &Plan,
     cells: &[(PlanLoad, &PlanMode)],
     jobs: usize,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> (Vec<PlanCell>, String) {
+) -> RanPlan {
     let all = run_all(plan, cells, jobs, stop, progress);
-    let mut text = series::HEAD.to_owned();
-    for (cell, runs) in &all {
-        let runs: Vec<&Figures> = runs.iter().filter_map(Came::figures).collect();
-        text += &series::lines(cell, &runs);
-    }
-    (all.into_iter().map(|(cell, _)| cell).collect(), text)
+    let figures: Vec<(&PlanCell, Vec<&Figures>)> =
+        all.iter().map(|(cell, runs)| (cell, runs.iter().filter_map(Came::figures).collect())).collect();
+    let lines = figures.iter().map(|(cell, runs)| series::lines(cell, runs));
+    let series = series::HEAD.to_owned() + &lines.collect::<String>();
+    let named = figures.iter().map(|(cell, runs)| (PlanCell::name(cell.load, &cell.mode), &runs[..]));
+    let histograms = histograms::log(&plan.title, named);
+    RanPlan { series, histograms, cells: all.into_iter().map(|(cell, _)| cell).collect() }
 }
 
 /// The cells with their runs.

@@ -109,14 +109,63 @@ fn requests_of_a_log_come_in_a_plan() {
     assert!(both.to_string().contains("connections are those of the log"), "{both}");
 }
 
+/// Gaps as a log of HdrHistogram or anything else has their distribution: by a clock, and in bursts that a queue feels.
+#[test]
+fn requests_with_gaps_of_a_distribution_come_in_a_plan() {
+    let parse = |gaps: &str, more: &str| {
+        let text = format!(
+            "title = \"ours\"\nmachine = \"epyc-7662-cx5\"\nqueues = 2\ngaps = \"{gaps}\"\nmodes = [\"fullbusy\"]\n{more}\
+             warm-up = \"10ms\"\nmeasured = \"100ms\"\nseeds = 2\n"
+        );
+        Plan::parse(&text, "ours.toml").map_err(|error| error.to_string())
+    };
+    let of = |gaps: &str, more: &str| {
+        let plan = parse(gaps, &format!("connections = 200\n{more}")).expect("a plan");
+        let load = plan.loads[0].to_string();
+        let cells = run_all(&plan, 1);
+        (figure(&cells, "fullbusy", &load, "qps"), figure(&cells, "fullbusy", &load, "avg_us"))
+    };
+    let file = std::env::temp_dir().join(format!("napier-gaps-{}.txt", std::process::id()));
+    std::fs::write(&file, "1us 19\n481us 1\n").expect("written");
+    let in_bursts = of(&format!("hist:{}", file.display()), "");
+    let (clock, twice) = (of("25us", ""), of("25us", "loads = [80000]\n"));
+    std::fs::remove_file(&file).expect("it is there");
+    // 400 bursts of lengths by chance are 7 % more or less; by a clock it is chance alone which queue a request comes to, of 4000 a percent.
+    for (qps, rate, off) in [(in_bursts.0, 40_000.0, 0.25), (clock.0, 40_000.0, 0.06), (twice.0, 80_000.0, 0.06)] {
+        assert!((qps / rate - 1.0).abs() < off, "{qps} of {rate}");
+    }
+    // Ten requests of a queue within 20 us wait for each other, some 6 us each.
+    assert!(in_bursts.1 > clock.1 + 10.0, "{in_bursts:?} {clock:?}");
+    for (gaps, more, said) in [
+        ("soon", "connections = 200\n", "ours.toml:4"),
+        ("25us", "", "missing key \"connections\""),
+        ("25us", "connections = 1\n", "at least one for each queue"),
+        ("25us", "connections = 200\narrivals = \"x\"\n", "give them there or here"),
+        ("25us", "connections = 200\nloads = [\"max\"]\n", "come at rates"),
+        ("25us", "connections = 200\ndatagrams = true\n", "gaps"),
+    ] {
+        let error = parse(gaps, more).map(|_| ()).expect_err(said);
+        assert!(error.contains(said), "{gaps} {more}: {error}");
+    }
+}
+
 /// An overload is marked, and a load that the server keeps up with is not, however the run goes on.
 #[test]
 fn a_backlog_that_grows_marks_its_row_and_shows_in_the_series() {
     let text = plan_with("\"base\", \"fullbusy\"").expect("a plan").text.replace("[60000]", "[60000, 250000]");
     let plan = Plan::parse(&text.replace("connections = 100", "connections = 2000"), "ours.toml").expect("a plan");
     let cells: Vec<_> = plan.cells().collect();
-    let (cells, series) = run_series(&plan, &cells, 2, &AtomicBool::new(false), &|_, _| ());
+    let RanPlan { cells, series, histograms } = run_in_full(&plan, &cells, 2, &AtomicBool::new(false), &|_, _| ());
     assert_eq!(cells, run_all(&plan, 1), "the series changes nothing");
+    // A log of HdrHistogram has the latencies of each cell, and can be read as times of service are.
+    for tag in ["Tag=base@60K,", "Tag=fullbusy@250K,"] {
+        assert_eq!(histograms.matches(tag).count(), 1, "{histograms}");
+    }
+    let file = std::env::temp_dir().join(format!("napier-histograms-{}.hlog", std::process::id()));
+    std::fs::write(&file, &histograms).expect("written");
+    let first: napier_kv::service::Service = format!("hist:{}", file.display()).parse().expect("a log");
+    std::fs::remove_file(&file).expect("it is there");
+    assert!((first.mean_us() / figure(&cells, "base", "60K", "avg_us") - 1.0).abs() < 0.01, "{}", first.mean_us());
     let (table, _) = written(&plan, &cells);
     let marked = |begin: &str| table.lines().any(|line| line.starts_with(begin));
     assert!(marked("?!    base   250K") && marked("?!fullbusy   250K"), "{table}");
