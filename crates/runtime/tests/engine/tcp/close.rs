@@ -167,7 +167,8 @@ fn a_dead_peer_is_noticed_by_keep_alive() {
 #[test]
 fn accepted_connections_inherit_keep_alive() {
     let pair = link();
-    let listener = TcpListener::builder().keepalive(KEEP_ALIVE).unwrap().bind(&pair.tested_ns, servers(7000)[0]).unwrap();
+    let listener =
+        TcpListener::builder().keepalive(KEEP_ALIVE).unwrap().bind(&pair.tested_ns, servers(7000)[0]).unwrap();
     let (client, server) = join(&pair.peer_ns, &listener);
     std::thread::sleep(Duration::from_millis(300));
     client.send(b"x").unwrap();
