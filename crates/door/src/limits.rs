@@ -13,7 +13,7 @@ pub const WAITING_MAX: usize = 4096;
 /// Of those, as many are taken for each listener even then.
 pub(crate) const WAITING_OF_ONE: usize = 16;
 /// Bytes that are left over in the door, of all connections of one program together. Beyond that they go through it in pieces of
-/// [`PIECE_BYTES`]: slower, and none has to wait for another one's peer.
+/// `PIECE_BYTES`: slower, and none has to wait for another one's peer.
 pub const BYTES_MAX: usize = 64 << 20;
 /// See [`BYTES_MAX`].
 pub(crate) const PIECE_BYTES: usize = 1 << 10;
