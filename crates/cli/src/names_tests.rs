@@ -34,6 +34,7 @@ const UNLIKE: &[(&str, &str)] = &[
     ("engine", "an engine that is looked at, by its process, and one that a program is started on, by its name"),
     ("json", "ynl's own options have the request there"),
     ("out", "a file or a folder, as many files as there are"),
+    ("profile", "what a host is tuned for, and the file of an engine's settings"),
     ("queues", "which queues of a card that is there, and how many of a device that is made or set"),
 ];
 
