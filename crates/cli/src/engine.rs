@@ -193,8 +193,8 @@ fn ss(args: &SsArgs) -> anyhow::Result<()> {
 pub(crate) fn explained(view: &ProgramView) -> Vec<String> {
     let counts = &view.counts;
     let program = view.program.rsplit('/').next().unwrap_or_default();
-    let calls = if counts.calls.sum() == 0 { String::new() } else { format!(" ({})", listed(&counts.calls)) };
-    let left = if counts.left.sum() == 0 { String::new() } else { format!(" ({})", listed(&counts.left)) };
+    let in_brackets = |tally: &Tally| if tally.sum() == 0 { String::new() } else { format!(" ({})", listed(tally)) };
+    let (calls, left) = (in_brackets(&counts.calls), in_brackets(&counts.left));
     let mut lines = vec![
         format!("{program}: {} calls were held{calls}", counts.held),
         format!(

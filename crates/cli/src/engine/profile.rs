@@ -15,6 +15,7 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use clap::Parser;
 use napier_lab::serve::device::IfAddr;
+use napier_linux::given;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -78,9 +79,7 @@ struct FromProfile {
 /// Reads a profile; the error names the line and what was expected.
 pub(super) fn read(path: &Path) -> anyhow::Result<(StartArgs, DoorPart)> {
     let name = path.display();
-    let metadata = std::fs::metadata(path).with_context(|| format!("reading the profile {name}"))?;
-    anyhow::ensure!(metadata.len() <= BYTES_MAX, "the profile {name} is larger than {BYTES_MAX} bytes");
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading the profile {name}"))?;
+    let text = given::read_text(path, BYTES_MAX).with_context(|| format!("reading the profile {name}"))?;
     parse(&text).map_err(|(line, what)| anyhow!("{name}, line {line}: {what}"))
 }
 
