@@ -84,7 +84,7 @@ impl ControlKinds {
     }
 }
 
-/// ControlRoom for control messages, and how much of it is used. What does not fit is cut, as by `net/core/scm.c put_cmsg`.
+/// Room for control messages, and how much of it is used. What does not fit is cut, as by `net/core/scm.c put_cmsg`.
 struct ControlRoom<'a> {
     bytes: &'a mut [u8],
     used: usize,

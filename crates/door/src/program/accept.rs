@@ -11,7 +11,6 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::ServedProgram;
 use super::calls::About;
 use super::connect::WATCHED;
-use super::send::Sends;
 use super::socket::{Behind, Listening, ProgramSocket, pair};
 use crate::limits::{self, WAITING_MAX, WAITING_OF_ONE};
 use crate::relay::Relay;
@@ -167,17 +166,7 @@ impl ServedProgram<'_> {
             return if error == libc::EINTR { Delivered::No(stream) } else { Delivered::Yes };
         }
         let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
-        let behind = Behind::Nothing;
-        let socket = ProgramSocket {
-            own,
-            inode,
-            is_v6,
-            options,
-            behind,
-            seen: (held.tid(), -1),
-            unheard: None,
-            sends: Sends::default(),
-        };
+        let socket = ProgramSocket::new(own, inode, is_v6, options, held.tid());
         let Some(token) = self.give(held, socket, theirs, flags) else {
             // The pair is closed on this side by the program's, which was never there.
             let left = self.sockets.of_inode(inode);

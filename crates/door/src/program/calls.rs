@@ -11,7 +11,6 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
 use super::ServedProgram;
-use super::send::Sends;
 use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::limits;
@@ -154,16 +153,8 @@ impl ServedProgram<'_> {
             Ok(made) => made,
             Err(error) => return self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE))),
         };
-        let socket = ProgramSocket {
-            own,
-            inode,
-            is_v6: domain == libc::AF_INET6,
-            options: KeptOptions::default(),
-            behind: Behind::Nothing,
-            seen: (held.tid(), -1),
-            unheard: None,
-            sends: Sends::default(),
-        };
+        let is_v6 = domain == libc::AF_INET6;
+        let socket = ProgramSocket::new(own, inode, is_v6, KeptOptions::default(), held.tid());
         self.give(held, socket, theirs, flags);
     }
 

@@ -63,6 +63,12 @@ pub(super) struct ProgramSocket {
 }
 
 impl ProgramSocket {
+    /// One that the program has had no number of yet; `tid`: its thread that made the call.
+    pub(super) fn new(own: OwnedFd, inode: Inode, is_v6: bool, options: KeptOptions, tid: u32) -> Self {
+        let (behind, sends) = (Behind::Nothing, Sends::default());
+        Self { own, inode, is_v6, options, behind, seen: (tid, -1), unheard: None, sends }
+    }
+
     pub(super) const fn stage(&self) -> Stage {
         match &self.behind {
             Behind::Nothing => Stage::Fresh,
@@ -235,16 +241,7 @@ mod tests {
 
     fn socket() -> ProgramSocket {
         let (_theirs, own, inode) = pair().expect("a pair");
-        ProgramSocket {
-            own,
-            inode,
-            is_v6: false,
-            options: KeptOptions::default(),
-            behind: Behind::Nothing,
-            seen: (0, 0),
-            unheard: None,
-            sends: Sends::default(),
-        }
+        ProgramSocket::new(own, inode, false, KeptOptions::default(), 0)
     }
 
     #[test]
