@@ -2,22 +2,16 @@
 
 mod common;
 
-use std::path::PathBuf;
-
 use common::{config, pair};
 use napier_core::control::plan::{Plan, Write};
 use napier_core::control::{NapiChange, ThreadedSetting};
 use napier_core::time::Span;
 use napier_linux::change::{DeviceRef, Journal, JournalError, Keep, Key, Line, Scope, apply, lines_of, preview, undo};
 use napier_linux::{Veth, VethConfig, VethEnd};
+use napier_testkit::Folder;
 
 fn pair_with_napi(test: &str) -> Option<Veth> {
     pair(test, &VethConfig { queues: 2, gro: true, tso: false, ..config() })
-}
-
-/// The folder of this test process's journals; set once, before threads read the environment.
-fn folder() -> PathBuf {
-    std::env::temp_dir().join(format!("napier-change-{}", std::process::id()))
 }
 
 fn device(end: &VethEnd) -> DeviceRef {
@@ -36,8 +30,8 @@ fn suspending() -> Plan {
     .collect()
 }
 
-fn begin(scope: &Scope, lines: usize) -> Result<Journal, JournalError> {
-    Journal::begin_in(&folder(), scope, Keep::Run, lines, &mut |_| {})
+fn begin(folder: &Folder, scope: &Scope, lines: usize) -> Result<Journal, JournalError> {
+    Journal::begin_in(folder, scope, Keep::Run, lines, &mut |_| {})
 }
 
 #[test]
@@ -45,6 +39,7 @@ fn lines_are_put_into_force_and_back() {
     let test = "lines_are_put_into_force_and_back";
     let Some(pair) = pair_with_napi(test) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     let state = || {
         let mut infos = end.napis().expect("listed");
         infos.iter_mut().for_each(|info| info.pid = None);
@@ -57,9 +52,9 @@ fn lines_are_put_into_force_and_back() {
             let lines = lines_of(&suspending(), &device).expect("lines");
             assert!(preview(&lines).iter().all(|preview| preview.is_change()), "{lines:?}");
             let scope = Scope::device(device.clone()).expect("a namespace");
-            let mut journal = begin(&scope, lines.len()).expect("a journal");
+            let mut journal = begin(&folder, &scope, lines.len()).expect("a journal");
             // Two runs on one interface refuse each other.
-            let refused = begin(&scope, 1).expect_err("it is held");
+            let refused = begin(&folder, &scope, 1).expect_err("it is held");
             assert!(matches!(&refused, JournalError::Busy { pid, .. } if *pid == std::process::id()), "{refused}");
             let entries = match apply(&lines, &mut journal) {
                 Ok(entries) => entries,
@@ -88,6 +83,7 @@ fn a_file_of_an_interface_notes_its_instances() {
     let test = "a_file_of_an_interface_notes_its_instances";
     let Some(pair) = pair_with_napi(test) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     end.netns()
         .run(|| {
             let device = device(end);
@@ -95,7 +91,8 @@ fn a_file_of_an_interface_notes_its_instances() {
             let file = Key::device_file(&device, "gro_flush_timeout");
             let lines: Vec<Line> = own.iter().cloned().chain([Line::new(file, "7000")]).collect();
             let before: Vec<_> = lines.iter().map(|line| line.key.read().ok().flatten()).collect();
-            let mut journal = begin(&Scope::device(device).expect("a namespace"), 2 * lines.len()).expect("a journal");
+            let mut journal =
+                begin(&folder, &Scope::device(device).expect("a namespace"), 2 * lines.len()).expect("a journal");
             let Ok(entries) = apply(&lines, &mut journal) else {
                 napier_testkit::skip!(test, "this kernel does not set instances");
                 return;
@@ -115,6 +112,7 @@ fn what_a_refused_line_left_is_put_back() {
     let test = "what_a_refused_line_left_is_put_back";
     let Some(pair) = pair_with_napi(test) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     let at_first = end.napis().expect("listed");
     end.netns()
         .run(|| {
@@ -123,7 +121,7 @@ fn what_a_refused_line_left_is_put_back() {
             lines.truncate(2);
             let bad = Key::device_file(&device, "napi_defer_hard_irqs");
             lines.push(Line::new(bad, "4294967295"));
-            let mut journal = begin(&Scope::device(device).expect("a namespace"), 8).expect("a journal");
+            let mut journal = begin(&folder, &Scope::device(device).expect("a namespace"), 8).expect("a journal");
             let error = apply(&lines, &mut journal).expect_err("it is out of range");
             assert!(error.left.is_empty() && error.to_string().contains("napi_defer_hard_irqs"), "{error}");
             journal.close();
@@ -137,6 +135,7 @@ fn an_instance_that_had_the_value_of_a_file_keeps_it() {
     let test = "an_instance_that_had_the_value_of_a_file_keeps_it";
     let Some(pair) = pair_with_napi(test) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     end.netns()
         .run(|| {
             let device = device(end);
@@ -147,7 +146,7 @@ fn an_instance_that_had_the_value_of_a_file_keeps_it() {
             }
             let before: Vec<_> = own.iter().map(|line| line.key.read().ok().flatten()).collect();
             let file = Key::device_file(&device, "napi_defer_hard_irqs");
-            let mut journal = begin(&Scope::device(device).expect("a namespace"), 8).expect("a journal");
+            let mut journal = begin(&folder, &Scope::device(device).expect("a namespace"), 8).expect("a journal");
             let entries = apply(&[Line::new(file, "100")], &mut journal).expect("applied");
             let undone = undo(&entries);
             assert!(undone.left.is_empty() && undone.gone.is_empty(), "{undone:?}");
@@ -162,10 +161,11 @@ fn an_interface_that_is_down_is_not_gone() {
     let test = "an_interface_that_is_down_is_not_gone";
     let Some(pair) = pair_with_napi(test) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     let entries = end.netns().run(|| {
         let device = device(end);
         let lines = lines_of(&suspending(), &device).expect("lines");
-        let mut journal = begin(&Scope::device(device).expect("a namespace"), 16).expect("a journal");
+        let mut journal = begin(&folder, &Scope::device(device).expect("a namespace"), 16).expect("a journal");
         let entries = apply(&lines[..2], &mut journal).ok();
         journal.close();
         entries

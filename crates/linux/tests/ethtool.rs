@@ -12,6 +12,7 @@ use napier_linux::change::{
 };
 use napier_linux::ethtool::{self, EthtoolError, Group};
 use napier_linux::{VethConfig, VethEnd};
+use napier_testkit::Folder;
 
 fn device(end: &VethEnd) -> DeviceRef {
     DeviceRef { ifindex: end.ifindex(), name: end.name().to_owned() }
@@ -28,10 +29,9 @@ fn tool(end: &VethEnd, letter: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn journal(test: &str, end: &VethEnd) -> Journal {
-    let folder = std::env::temp_dir().join(format!("napier-{test}-{}", std::process::id()));
+fn journal(folder: &Folder, end: &VethEnd) -> Journal {
     let scope = Scope::device(device(end)).expect("a namespace");
-    Journal::begin_in(&folder, &scope, Keep::Run, 16, &mut |_| {}).expect("a journal")
+    Journal::begin_in(folder, &scope, Keep::Run, 16, &mut |_| {}).expect("a journal")
 }
 
 #[test]
@@ -39,13 +39,14 @@ fn channels_are_set_and_put_back() {
     let test = "channels_are_set_and_put_back";
     let Some(pair) = pair(test, &VethConfig { queues: 4, gro: true, tso: false, ..config() }) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     end.netns()
         .run(|| {
             let channels = ethtool::get(end.ifindex(), Group::Channels).expect("veth has channels");
             assert_eq!((channels["rx"].as_str(), channels["rx-max"].as_str()), ("4", "4"), "{channels:?}");
             let lines =
                 [Line::new(key(end, Group::Channels, "rx"), "2"), Line::new(key(end, Group::Channels, "tx"), "1")];
-            let mut journal = journal(test, end);
+            let mut journal = journal(&folder, end);
             let entries = apply(&lines, &mut journal).expect("applied");
             assert_eq!(entries.iter().map(|entry| entry.before.as_deref()).collect::<Vec<_>>(), [Some("4"); 2]);
             if let Some(said) = tool(end, "-l") {
@@ -114,6 +115,7 @@ fn the_thread_of_an_instance_gets_a_priority_and_a_cpu_and_its_own_back() {
     let test = "the_thread_of_an_instance_gets_a_priority_and_a_cpu_and_its_own_back";
     let Some(pair) = pair(test, &VethConfig { gro: true, tso: false, ..config() }) else { return };
     let end = pair.left();
+    let folder = Folder::new(test);
     end.netns()
         .run(|| {
             let infos = end.napis().expect("listed");
@@ -133,7 +135,7 @@ fn the_thread_of_an_instance_gets_a_priority_and_a_cpu_and_its_own_back() {
             let of = |setting| ThreadKey::of(tid, setting).expect("it lives");
             let affinity = Line::new(Key::Thread(of(ThreadSetting::Affinity)), "0");
             let scheduling = Line::new(Key::Thread(of(ThreadSetting::Scheduling)), "fifo 50");
-            let mut journal = journal(test, end);
+            let mut journal = journal(&folder, end);
             let entries = match apply(&[affinity.clone(), scheduling.clone()], &mut journal) {
                 Ok(entries) => entries,
                 Err(error) => {
