@@ -88,7 +88,8 @@ int napier_netns(int engine);
 /* Sets how packets are delivered, by the name of a mode: base, deferX, napibusy, fullbusy, suspend0, suspendX (X in us, such as
  * suspend20), threaded, workqueue, threaded-busy-poll, busy-read. Of an engine: all its devices and contexts, and those that are made
  * later; of a device, and of a context, that one. busy-read acts on sockets that are made after it.
- * In fullbusy a wait is to have a timeout of 1 ms at least, for one of 0 never polls.
+ * In fullbusy give each wait a timeout of 1 ms, and wait again: one of 0 never polls, and a longer one sleeps after 1 ms without a packet, so
+ * that the next packet waits for a timer of 5 ms.
  *
  * Threads: any, also while packets come.
  *

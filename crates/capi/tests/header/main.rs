@@ -111,3 +111,11 @@ fn every_function_says_which_threads_may_call_it() {
         assert!(gives, "{}: not what it gives", item.name());
     }
 }
+
+/// cargo-c builds with a feature of this name, and refuses a crate that lacks it.
+#[test]
+fn the_manifest_has_what_cargo_c_asks_for() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let features = manifest.split("[features]").nth(1).expect("a table of features");
+    assert!(features.lines().take_while(|line| !line.starts_with('[')).any(|line| line == "capi = []"), "{features}");
+}
