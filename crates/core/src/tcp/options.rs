@@ -12,6 +12,7 @@
 
 use crate::tcp::ranges::SackBlock;
 use crate::tcp::seq::Seq;
+use crate::time::Span;
 
 /// Most bytes of options.
 pub const OPTIONS_MAX: usize = 40;
@@ -22,6 +23,9 @@ pub const SCALE_MAX: u8 = 14;
 /// Bytes of the timestamps with their padding.
 pub const STAMPS_LEN: usize = 12;
 
+/// How long a timestamp is believed (RFC 7323 section 5.5).
+pub const STAMP_FOR: Span = Span::from_secs(24 * 24 * 3600);
+
 /// Both numbers of the timestamps option.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stamps {
@@ -29,6 +33,16 @@ pub struct Stamps {
     pub value: u32,
     /// What it heard last of the receiver's.
     pub echo: u32,
+}
+
+impl Stamps {
+    /// Whether the sender's clock is behind `recent`, which it showed for the last time `since` ago (RFC 7323 section 5.3). A tick back is none, for
+    /// a peer that reads its clock before it sends (`TCP_PAWS_WINDOW`).
+    #[inline]
+    #[must_use]
+    pub fn is_outdated(self, recent: u32, since: Span) -> bool {
+        Seq(self.value).is_before(Seq(recent) - 1) && since < STAMP_FOR
+    }
 }
 
 /// What a SYN says besides.

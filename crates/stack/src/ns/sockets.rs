@@ -134,8 +134,8 @@ impl NetNs {
         Ok(())
     }
 
-    /// How many connections may be in TIME-WAIT (default 16384, as `net.ipv4.tcp_max_tw_buckets`). Beyond this the oldest goes, where Linux ends
-    /// the newest at once. Less is in force when the next one begins to wait.
+    /// How many connections that their programs have closed may be in TIME-WAIT (default 16384, as `net.ipv4.tcp_max_tw_buckets`). Beyond this the
+    /// oldest goes, where Linux ends the newest at once. Less is in force when the next one begins to wait.
     ///
     /// # Errors
     /// `EAGAIN` if the timer's thread cannot be started.

@@ -28,6 +28,18 @@ impl Destination {
     }
 }
 
+impl Destination {
+    /// Whether packets to it go over an interface.
+    pub(crate) fn leads_over(self, snapshot: &Snapshot, ifindex: u32) -> bool {
+        route(snapshot, self).is_ok_and(|way| way.interface.ifindex == ifindex)
+    }
+
+    /// Whether it is at the other end of a link within this process.
+    pub(crate) fn is_in_process(self, snapshot: &Snapshot) -> bool {
+        route(snapshot, self).is_ok_and(|way| way.interface.egress.is_in_process())
+    }
+}
+
 /// A default route.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gateway {

@@ -74,9 +74,12 @@ pub(super) fn connect(
 
 /// Whether these ends are free, or are made so by a connection that only waits out its end; the first number then, if it is not any.
 fn place(tcp: &Tcp, flow: &Flow) -> Option<Option<Seq>> {
-    match tcp.flows.find(flow, Arc::clone) {
+    if let Some(conn) = tcp.flows.find(flow, Arc::clone) {
+        return tcp.takes_place(&conn, Clock.now()).map(Some);
+    }
+    match tcp.time_waits.find(flow) {
         None => Some(None),
-        Some(conn) => tcp.time_waits.take_place(tcp, &conn, Clock.now()).map(Some),
+        Some(remnant) => tcp.takes_place_of(&remnant, Clock.now()).map(Some),
     }
 }
 

@@ -12,8 +12,8 @@
 //! # Files
 //! From the bottom up: `flow` names a connection by its ends, `rules` say what follows from what, `memory` is what all have together, `machine` is the protocol,
 //! `outlet` the way out; `by_age` and `listener` have connections that wait for something and do not know what a connection is.
-//! `conn` is a connection. Above it, `flows` finds one, `wheel` calls one in time, `limits` say how many there may be; `passive`
-//! and `connect` make one. `accept` and `stream` are the public types, `builder` and `settings` what they are made with, `open` makes them,
+//! `remnant` is what stays of a connection, `conn` is one. Above it, `flows` finds one, `time_waits` what stays of one, `wheel` calls both in time, `limits`
+//! say how many there may be; `passive` and `connect` make one. `accept` and `stream` are the public types, `builder` and `settings` what they are made with, `open` makes them,
 //! `congestion` what bounds what is under way.
 
 mod accept;
@@ -32,9 +32,11 @@ mod memory;
 mod open;
 mod outlet;
 mod passive;
+mod remnant;
 mod rules;
 mod settings;
 mod stream;
+mod time_waits;
 mod wheel;
 
 #[cfg(test)]
@@ -66,11 +68,12 @@ use conn::challenge::Challenges;
 use conn::{Arrived, Conn, IcmpReport, Input, Note};
 use flow::Flow;
 use flows::Flows;
-use limits::{Orphans, TimeWaits};
+use limits::Orphans;
 use listener::ListenerInner;
 use machine::{Departure, Inbound, TcpNumbers};
 use memory::MemoryAccount;
 use outlet::send_back;
+use time_waits::TimeWaits;
 use wheel::Wheel;
 
 /// Segments whose connections' memory is asked for at once: it fits into the first-level cache, and as many are on their way as a
@@ -108,8 +111,8 @@ impl Tcp {
             flows: Flows::new(keys.hash_one("flows")),
             listeners: ArcSwap::from_pointee(Demux::new(tables.seed)),
             wheel: Arc::new(Wheel::new(timer, memory.clone())),
+            time_waits: TimeWaits::new(keys.hash_one("time waits")),
             keys,
-            time_waits: TimeWaits::new(),
             challenges: Challenges::new(),
             orphans: Orphans::new(),
             memory,
@@ -175,6 +178,10 @@ impl Tcp {
     #[cold]
     fn reopen(&self, arrived: &Arrived<'_>, first: Option<Seq>) {
         let Segment { src, dst, .. } = *arrived.segment;
+        if first.is_none() && self.time_waits.find(&Flow { local: dst, peer: src }).is_some() {
+            // It came in the moment in which the connection began to wait out its end: the next one is judged by what stays.
+            return;
+        }
         if let Some(listener) = self.listeners.load().find(src, dst, arrived.napi_id) {
             listener.open(self, arrived, first);
         }
@@ -197,7 +204,16 @@ impl Protocol for Tcp {
     fn hear(&self, _snapshot: &Snapshot, about: About, quoted: &Quoted) -> bool {
         let &Quoted { from: local, to: peer, seq, packet_bytes, .. } = quoted;
         let report = IcmpReport { about, seq, packet_bytes };
-        self.flows.find(&Flow { local, peer }, |conn| conn.hear(self, &report)).is_some()
+        let flow = Flow { local, peer };
+        if self.flows.find(&flow, |conn| conn.hear(self, &report)).is_some() {
+            return true;
+        }
+        // Nothing of what waits out its end is under way.
+        let waits = self.time_waits.find(&flow).is_some();
+        if waits {
+            self.tables.counters.count(Counter::OutOfWindowIcmps);
+        }
+        waits
     }
 
     /// Ends every connection, without a word to its peer, and stops the timer's thread.
@@ -231,8 +247,12 @@ pub(crate) fn receive(tcp: Option<&Tcp>, at: &Ingress<'_>, now: Instant, frame: 
     let arrived = Arrived { napi_id, ifindex: interface.ifindex, now, segment, packet };
     let first = match tcp.flows.find(&flow, |conn| conn.input(tcp, &arrived)) {
         Some(Input::Taken) => return,
-        Some(Input::Reopen(first)) => first,
-        None => None,
+        Some(Input::Reopen(Some(first))) => Some(first),
+        Some(Input::Reopen(None)) | None => match tcp.late(at, frame, &arrived) {
+            Some(Input::Taken) => return,
+            Some(Input::Reopen(first)) => first,
+            None => None,
+        },
     };
     if segment.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
         && let Some(listener) = tcp.listeners.load().find(segment.src, segment.dst, napi_id)
@@ -250,7 +270,6 @@ fn refuse(at: &Ingress<'_>, frame: &[u8], segment: &Segment) {
         return;
     }
     let Some(seg) = Inbound::of_packet(&frame[ETH_LEN..segment.end]) else { return };
-    let mac = frame[6..12].try_into().expect("a whole Ethernet header");
     let flow = Flow { local: segment.dst, peer: segment.src };
-    send_back(at.tables, at.interface, mac, flow, &Departure::refusal(&seg));
+    send_back(at, frame, flow, &Departure::refusal(&seg));
 }

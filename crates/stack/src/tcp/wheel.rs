@@ -15,6 +15,7 @@ use napier_sys::clock::Clock;
 use super::Tcp;
 use super::conn::{Conn, NOT_QUEUED};
 use super::memory::MemoryAccount;
+use super::remnant::Remnant;
 use crate::wait::park::Parker;
 
 /// Nanoseconds per place.
@@ -31,8 +32,14 @@ const ROOM_KEPT: usize = 4;
 /// How many connections ahead of the one that is called memory is asked for.
 const LOOK_AHEAD: usize = 4;
 
-/// A connection, and the tick at which it wants to be called.
-type Call = (Arc<Conn>, u64);
+/// A connection, or what stays of one, and the tick at which it wants to be called.
+type Call = (Callee, u64);
+
+/// What is called.
+enum Callee {
+    Conn(Arc<Conn>),
+    Remnant(Arc<Remnant>),
+}
 
 /// Deadlines of many connections: what threads that send and receive see of the wheel. They never wait for its thread, nor
 /// it for them.
@@ -65,16 +72,21 @@ impl Wheel {
     /// where it stands now.
     #[inline]
     pub(super) fn call_at(&self, conn: &Arc<Conn>, queued: u64, at: Instant, now: Instant) -> u64 {
-        let tick = at.min(now + AHEAD_MAX).ns.div_ceil(TICK_NS);
+        let tick = tick_of(at, now);
         if queued != NOT_QUEUED && queued <= tick {
             return queued;
         }
-        self.ask(conn, tick);
+        self.ask(Callee::Conn(conn.clone()), tick);
         tick
     }
 
-    fn ask(&self, conn: &Arc<Conn>, tick: u64) {
-        self.asked.push((conn.clone(), tick));
+    /// The same for what stays of a connection; it stands here once.
+    pub(super) fn call_remnant(&self, remnant: &Arc<Remnant>, at: Instant, now: Instant) {
+        self.ask(Callee::Remnant(remnant.clone()), tick_of(at, now));
+    }
+
+    fn ask(&self, callee: Callee, tick: u64) {
+        self.asked.push((callee, tick));
         // Relaxed: who pushes after the thread has taken for the last time sees by that why (`Inbox::take`). A call that
         // stayed would hold the connection, and by it all that the wheel is a part of.
         if self.stop.load(Ordering::Relaxed) {
@@ -120,11 +132,13 @@ impl Wheel {
             }
             places.due(now, &mut called);
             for at in 0..called.len() {
-                if let Some((later, _)) = called.get(at + LOOK_AHEAD) {
+                if let Some((Callee::Conn(later), _)) = called.get(at + LOOK_AHEAD) {
                     later.fetch();
                 }
-                let (conn, tick) = &called[at];
-                conn.called(&tcp, *tick, now);
+                match &called[at] {
+                    (Callee::Conn(conn), tick) => conn.called(&tcp, *tick, now),
+                    (Callee::Remnant(remnant), _) => tcp.called_for(remnant, now),
+                }
             }
             called.clear();
         }
@@ -138,8 +152,8 @@ impl Slots {
     }
 
     fn take_in(&mut self, asked: &Inbox<Call>) {
-        for (conn, tick) in asked.take_any() {
-            self.put((conn, tick));
+        for call in asked.take_any() {
+            self.put(call);
         }
     }
 
@@ -188,6 +202,12 @@ impl Slots {
         }
         Alarm::NEVER
     }
+}
+
+/// The tick at which one that wants to be called at `at` is called, or asked again.
+#[inline]
+fn tick_of(at: Instant, now: Instant) -> u64 {
+    at.min(now + AHEAD_MAX).ns.div_ceil(TICK_NS)
 }
 
 fn slot_of(tick: u64) -> usize {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use napier_core::tcp::seq::Seq;
-use napier_core::time::{Deadline, Instant, Span};
+use napier_core::tcp::time_wait::Reuse;
+use napier_core::time::{Deadline, Instant};
 
 use crate::counters::Counter;
 use crate::tables::Tables;
@@ -55,9 +56,9 @@ impl Core {
         if self.dead { TcpState::Closed } else { state }
     }
 
-    /// See [`TcpMachine::succession`](crate::tcp::machine::TcpMachine::succession).
-    pub(in crate::tcp) fn succession(&self, now: Instant) -> Option<(Option<Span>, Seq)> {
-        if self.dead { None } else { self.machine.succession(now) }
+    /// See [`TcpMachine::gives_way`](crate::tcp::machine::TcpMachine::gives_way).
+    pub(in crate::tcp) fn gives_way_to(&self, now: Instant, reuse: Reuse, in_process: bool) -> Option<Seq> {
+        if self.dead { None } else { self.machine.gives_way(now, reuse, in_process) }
     }
 
     /// State at the end of the last settling.
@@ -108,7 +109,6 @@ impl Core {
         }
         if next == TcpState::TimeWait {
             counters.count(Counter::TcpTimeWaits);
-            news.time_wait = true;
         }
     }
 

@@ -19,8 +19,6 @@ pub(in crate::tcp) enum Note {
     Timer(u64),
     /// The transmit queue has room again.
     Room,
-    /// Another connection needs the place in TIME-WAIT.
-    Recycle,
     /// No program will accept it.
     Reset,
     /// Memory is short.

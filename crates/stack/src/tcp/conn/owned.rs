@@ -297,7 +297,6 @@ impl<'a> OwnedConn<'a> {
                 }
                 Note::Timer(place) => self.on_timer(place, Clock.now()),
                 Note::Room => self.on_room(),
-                Note::Recycle => self.overflows(),
                 Note::Memory => self.saves_memory(),
                 Note::GiveWay(kind) => drop(self.give_way(kind)),
                 Note::LinkLost => self.link_lost(),

@@ -113,22 +113,12 @@ impl OwnedConn<'_> {
         self.settle(now, Cause::Segment);
     }
 
-    /// A connection in TIME-WAIT gives way to a newer one between the same ends.
+    /// A connection in TIME-WAIT gives way to a newer one between the same ends. Others stay.
     pub(in crate::tcp) fn recycle(&mut self) {
-        self.leave_time_wait(Counter::TcpTimeWaitRecycled);
-    }
-
-    /// Too many connections are in TIME-WAIT, and this one is the oldest.
-    pub(super) fn overflows(&mut self) {
-        self.leave_time_wait(Counter::TcpTimeWaitOverflow);
-    }
-
-    /// Others stay.
-    fn leave_time_wait(&mut self, counter: Counter) {
         if self.dead || self.state != TcpState::TimeWait {
             return;
         }
-        self.tables().counters.count(counter);
+        self.tables().counters.count(Counter::TcpTimeWaitRecycled);
         self.dead = true;
         self.settle(Clock.now(), Cause::Program);
     }

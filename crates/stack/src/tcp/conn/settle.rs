@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use napier_core::time::{Deadline, Instant, Span};
 
 use crate::event::Interest;
-use crate::tables::Snapshot;
-use crate::tables::path::{Destination, route};
+use crate::tables::path::Destination;
 use crate::tcp::Tcp;
 use crate::tcp::by_age::{LimitKind, Limited};
 use crate::tcp::conn::{Conn, Core, Note};
 use crate::tcp::listener::ListenerInner;
 use crate::tcp::machine::TcpState;
+use crate::tcp::remnant::Remnant;
 use crate::tcp::rules::{self, Cause};
 use crate::wait::park::{Sleeper, Whom};
 
@@ -48,7 +48,6 @@ impl SocketFacts {
 pub(super) struct News {
     told: Interest,
     pub(super) established: Option<Arc<ListenerInner<Conn>>>,
-    pub(super) time_wait: bool,
     orphaned: bool,
     /// The program that has closed it waits no more.
     closed: bool,
@@ -65,7 +64,6 @@ impl Conn {
         core.dead |= look.is_over() && !core.outlet.is_stuck();
         let state = core.live(look.state);
         if state != core.state {
-            tcp.time_waits.counts(core.state, state);
             core.changed(&tcp.tables, state, cause, news);
         }
         if self.lingers.load(Ordering::Relaxed) && !rules::lingers(state) {
@@ -81,6 +79,9 @@ impl Conn {
                 core.orphan = true;
             }
         }
+        if core.orphan && state == TcpState::TimeWait && !core.outlet.is_stuck() {
+            self.leaves_remnant(tcp, core, now);
+        }
         if core.orphan && (core.released || state == TcpState::TimeWait) {
             core.free_buffers();
         }
@@ -90,6 +91,16 @@ impl Conn {
         if !core.dead {
             self.set_timer(tcp, core, now, &look);
         }
+    }
+
+    /// A connection that waits out its end, and that no program has, ends; what has to be known of it stays.
+    #[cold]
+    fn leaves_remnant(self: &Arc<Self>, tcp: &Tcp, core: &mut Core, now: Instant) {
+        let Some(rest) = core.machine.rest() else { return };
+        (core.state, core.dead, core.released) = (TcpState::Closed, true, true);
+        // First the one, then the other: a segment that finds this one in between is lost, and comes again.
+        tcp.waits_out(&Remnant::new(self.flow, self.scope, rest), now);
+        tcp.flows.remove(self);
     }
 
     /// Publishes the conditions that hold, and gives them.
@@ -133,7 +144,7 @@ impl Conn {
 
     /// Tells everybody, and owns nothing.
     pub(super) fn tell(self: &Arc<Self>, tcp: &Tcp, news: &mut News) {
-        let News { told, established, time_wait, orphaned, closed, dead } = std::mem::take(news);
+        let News { told, established, orphaned, closed, dead } = std::mem::take(news);
         if let Some(listener) = established {
             listener.established(self, &tcp.tables).iter().for_each(|abandoned| abandoned.reset(tcp));
         }
@@ -149,9 +160,6 @@ impl Conn {
         }
         if closed {
             self.writer.wake_told(&*tcp.tables.host, &|| Some(self.clone()), Whom::Writer);
-        }
-        if time_wait {
-            tcp.time_waits.enter(tcp, self);
         }
         if orphaned {
             tcp.orphans.enter(tcp, self);
@@ -195,8 +203,7 @@ impl Conn {
     pub(in crate::tcp) fn link_lost(self: &Arc<Self>, tcp: &Tcp, ifindex: u32) -> bool {
         // Looked up, not asked of the connection, which may be in other hands.
         let target = Destination { dst: self.flow.peer, scope: self.scope };
-        let leads = |snapshot: &Snapshot| route(snapshot, target).is_ok_and(|way| way.interface.ifindex == ifindex);
-        if !leads(&tcp.tables.snapshot.load()) {
+        if !target.leads_over(&tcp.tables.snapshot.load(), ifindex) {
             return false;
         }
         self.leave(tcp, Note::LinkLost);
@@ -228,8 +235,8 @@ impl News {
     /// There are none, as after most calls to read.
     #[inline]
     pub(super) fn are_none(&self) -> bool {
-        let Self { told, established, time_wait, orphaned, closed, dead } = self;
-        told.is_empty() && established.is_none() && !(*time_wait | *orphaned | *closed | *dead)
+        let Self { told, established, orphaned, closed, dead } = self;
+        told.is_empty() && established.is_none() && !(*orphaned | *closed | *dead)
     }
 
     #[inline]

@@ -3,8 +3,8 @@
 use napier_core::tcp::options::STAMPS_LEN;
 use napier_core::tcp::options::SynOptions;
 use napier_core::tcp::seq::Seq;
-use napier_core::tcp::time_wait::first_behind;
-use napier_core::time::{Deadline, Instant, Span};
+use napier_core::tcp::time_wait::{OnLate, Reuse};
+use napier_core::time::{Deadline, Instant};
 
 use super::segment::Inbound;
 use super::{Beginning, PATH_MIN, SEGMENT_DEFAULT, SEGMENT_MIN, TcpMachine, TcpState};
@@ -87,23 +87,17 @@ impl TcpMachine {
         }
     }
 
-    /// Whether a SYN may begin a new connection in place of this one, which waits out its end; the number of its first byte then (RFC 9293
-    /// section 3.10.7.4, RFC 6191). Source: `net/ipv4/tcp_minisocks.c tcp_timewait_state_process`.
+    /// Whether a SYN may begin a new connection in place of this one, which waits out its end; the number of its first byte then.
     pub(in crate::tcp) fn reopens(&self, now: Instant, syn: &Inbound<'_>) -> Option<Seq> {
-        if self.state != TcpState::TimeWait || self.stamped && self.is_outdated(now, syn) {
-            return None;
+        match self.ended()?.on_late(now, &syn.as_late()) {
+            OnLate::Reopen(first) => Some(first),
+            OnLate::Ignore | OnLate::Answer | OnLate::Again => None,
         }
-        let later = |value| self.stamped && Seq(value).is_after(Seq(self.clocks.recent));
-        let newer =
-            syn.seq.is_after(self.receiver.next) || syn.options.stamps.is_some_and(|stamps| later(stamps.value));
-        newer.then(|| first_behind(self.sender.next))
     }
 
-    /// How long the peer of a connection in TIME-WAIT has said nothing, if it has timestamps, and the first number of one in its place; `None`:
-    /// it is not in TIME-WAIT.
-    pub(in crate::tcp) fn succession(&self, now: Instant) -> Option<(Option<Span>, Seq)> {
-        let silent = self.stamped.then(|| now - self.clocks.recent_at);
-        (self.state == TcpState::TimeWait).then(|| (silent, first_behind(self.sender.next)))
+    /// Whether a connection that we open may take the place of this one, if it waits out its end; the number of its first byte then.
+    pub(in crate::tcp) fn gives_way(&self, now: Instant, reuse: Reuse, in_process: bool) -> Option<Seq> {
+        self.ended()?.gives_way(now, reuse, in_process)
     }
 
     /// Our SYN is acknowledged.

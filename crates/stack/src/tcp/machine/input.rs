@@ -1,12 +1,13 @@
 //! A segment comes (RFC 9293 section 3.10.7.4).
 
+use napier_core::tcp::options::STAMP_FOR;
 use napier_core::tcp::seq::Seq;
-use napier_core::tcp::time_wait::LASTS;
+use napier_core::tcp::time_wait::{LASTS, OnLate};
 use napier_core::time::{Deadline, Instant, Span};
 
 use super::segment::Inbound;
 use super::sender::{Acknowledgement, Echo};
-use super::{ANSWERS_IN, ANSWERS_MAX, Accepted, STAMP_FOR, TcpMachine, TcpState};
+use super::{ANSWERS_IN, ANSWERS_MAX, Accepted, TcpMachine, TcpState};
 use crate::wire::flag;
 
 /// Longest round trip that an echo is believed to have taken, in milliseconds.
@@ -71,15 +72,14 @@ impl TcpMachine {
         self.sender.una != una || self.sender.sent.is_empty() || self.sender.window == 0
     }
 
-    /// RFC 7323 section 5.3; a tick back is none, for a peer that reads its clock before it sends (`TCP_PAWS_WINDOW`).
+    /// RFC 7323 section 5.3.
     #[inline]
-    pub(super) fn is_outdated(&self, now: Instant, seg: &Inbound<'_>) -> bool {
+    fn is_outdated(&self, now: Instant, seg: &Inbound<'_>) -> bool {
         let Some(stamps) = seg.options.stamps else {
             // Section 3.2: it should have one. Resets need none.
             return false;
         };
-        let older = Seq(stamps.value).is_before(Seq(self.clocks.recent) - 1);
-        older && now - self.clocks.recent_at < STAMP_FOR && !seg.has(flag::RST)
+        stamps.is_outdated(self.clocks.recent, now - self.clocks.recent_at) && !seg.has(flag::RST)
     }
 
     /// Notes for the next echo what is new in a segment whose acknowledgement was accepted (RFC 7323 section 4.3).
@@ -236,18 +236,18 @@ impl TcpMachine {
         }
     }
 
-    /// A segment in TIME-WAIT: the peer's FIN again, whose acknowledgement got lost, or something old. What says only that the peer has all
-    /// is not answered: its answer would be answered in turn.
+    /// A segment in TIME-WAIT.
     #[cold]
     fn late(&mut self, now: Instant, seg: &Inbound<'_>) {
-        if seg.has(flag::RST) {
-            return;
-        }
-        if seg.has(flag::FIN) && seg.end() == self.receiver.next {
-            self.gone_at = Deadline::after(now, LASTS);
-            self.receiver.acks.at_once();
-        } else if seg.seq != self.receiver.next || seg.end() != seg.seq {
-            self.answer(now, seg);
+        let Some(ended) = self.ended() else { return };
+        match ended.on_late(now, &seg.as_late()) {
+            OnLate::Ignore => {}
+            OnLate::Again => {
+                self.gone_at = Deadline::after(now, LASTS);
+                self.receiver.acks.at_once();
+            }
+            // One that may begin a connection was asked about before (`reopens`): no socket listens.
+            OnLate::Answer | OnLate::Reopen(_) => self.answer(now, seg),
         }
     }
 }

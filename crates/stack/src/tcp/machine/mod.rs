@@ -43,15 +43,17 @@ mod timers;
 pub(in crate::tcp) mod tests;
 
 use napier_core::tcp::congestion::Control;
-use napier_core::tcp::options::{Stamps, SynOptions};
+use napier_core::tcp::options::{Stamps, SynOptions, Written};
 use napier_core::tcp::seq::Seq;
 use napier_core::tcp::space::{RECEIVE_FIRST, RECEIVE_MAX, SEND_FIRST, SEND_MAX};
-use napier_core::tcp::time_wait::LASTS;
+use napier_core::tcp::time_wait::{LASTS, PastConnection};
 use napier_core::time::{Deadline, Instant, Span};
 
 pub(in crate::tcp) use receiver::Receiver;
 pub(in crate::tcp) use segment::{Departure, Inbound};
 pub(in crate::tcp) use sender::Sender;
+
+use crate::wire::flag;
 
 /// Segment size of a peer that names none (RFC 9293 section 3.7.1).
 const SEGMENT_DEFAULT: u16 = 536;
@@ -63,8 +65,6 @@ const PATH_MIN: u32 = 28;
 /// other for ever. Probes of keep-alive are among them, as often as a program likes. Source: `net.ipv4.tcp_invalid_ratelimit`, with one.
 const ANSWERS_MAX: u16 = 600;
 const ANSWERS_IN: Span = Span::from_ms(500);
-/// How long a stamp of the peer is believed (RFC 7323 section 5.5).
-const STAMP_FOR: Span = Span::from_secs(24 * 24 * 3600);
 
 /// State of a connection (RFC 9293 section 3.3.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
@@ -172,6 +172,37 @@ pub(in crate::tcp) struct Accepted {
     pub(in crate::tcp) advances: bool,
 }
 
+/// What has to be known of a connection in TIME-WAIT, where its machine is not kept.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::tcp) struct Rest {
+    pub(in crate::tcp) ended: PastConnection,
+    /// The window field of an answer.
+    pub(in crate::tcp) window: u16,
+    /// Where the clock of our timestamps begins.
+    pub(in crate::tcp) clock: u32,
+}
+
+impl Rest {
+    /// Tells the peer where the connection stands.
+    pub(in crate::tcp) fn answer(&self, now: Instant) -> Departure {
+        let mut options = Written::default();
+        if let Some((recent, recent_at)) = self.ended.stamp {
+            options.stamps(Clocks { zero: self.clock, recent, recent_at }.stamps(now));
+        }
+        let PastConnection { sent, expected, .. } = self.ended;
+        Departure {
+            seq: sent,
+            ack: expected,
+            flags: flag::ACK,
+            window: self.window,
+            options,
+            at: 0,
+            len: 0,
+            again: false,
+        }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(in crate::tcp) struct TcpMachine {
@@ -262,6 +293,19 @@ impl TcpMachine {
         self.sender.ends();
         (self.keep_at, self.gone_at, self.probe) = (Deadline::NEVER, Deadline::NEVER, false);
         self.opening.due = false;
+    }
+
+    /// What is known of it in TIME-WAIT; `None`: it is not there.
+    pub(super) fn ended(&self) -> Option<PastConnection> {
+        let stamp = self.stamped.then_some((self.clocks.recent, self.clocks.recent_at));
+        let ended = PastConnection { sent: self.sender.next, expected: self.receiver.next, stamp };
+        (self.state == TcpState::TimeWait).then_some(ended)
+    }
+
+    /// All that is needed of it in TIME-WAIT, and when that is over; `None`: it is not there.
+    pub(in crate::tcp) fn rest(&mut self) -> Option<(Rest, Instant)> {
+        let (ended, until) = (self.ended()?, self.gone_at.instant()?);
+        Some((Rest { ended, window: self.receiver.tell(), clock: self.clocks.zero }, until))
     }
 
     fn waits_out(&mut self, now: Instant) {

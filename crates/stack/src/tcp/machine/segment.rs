@@ -2,6 +2,7 @@
 
 use napier_core::tcp::options::{Options, Written};
 use napier_core::tcp::seq::Seq;
+use napier_core::tcp::time_wait::LateSegment;
 
 use crate::wire::{IPV6_LEN, TCP_LEN, flag};
 
@@ -46,6 +47,18 @@ impl<'a> Inbound<'a> {
     #[inline]
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// As one that comes for a connection which is over.
+    pub(in crate::tcp) fn as_late(&self) -> LateSegment {
+        LateSegment {
+            seq: self.seq,
+            end: self.end(),
+            opens: self.flags & (flag::SYN | flag::ACK) == flag::SYN,
+            ends: self.has(flag::FIN),
+            resets: self.has(flag::RST),
+            stamps: self.options.stamps,
+        }
     }
 
     /// Bytes of data. A packet has at most 64 KiB.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::counters::Counter;
 use crate::device::{OnRoom, PacketClass, TxError};
 use crate::tables::neighbour::{HeldPacket, Key};
-use crate::tables::{Interface, Tables};
+use crate::tables::{Ingress, Interface, Tables};
 use crate::tcp::flow::Flow;
 use crate::tcp::machine::Departure;
 use crate::wait::deferred::{self, Work};
@@ -190,8 +190,11 @@ impl Outlet {
     }
 }
 
-/// Sends a segment that belongs to no connection, over the interface and to the station that one came from.
-pub(super) fn send_back(tables: &Tables, interface: &Interface, mac: [u8; 6], flow: Flow, departure: &Departure) {
+/// Sends a segment of no connection, or of one that is over, to the station that `frame` came from, which is whole.
+#[cold]
+pub(super) fn send_back(at: &Ingress<'_>, frame: &[u8], flow: Flow, departure: &Departure) {
+    let Ingress { tables, interface, .. } = *at;
+    let mac = frame[6..12].try_into().expect("a whole Ethernet header");
     let heads = Heads::new(interface.mac, mac, flow.local, flow.peer);
     let total = heads.frame_bytes(departure);
     let hash = interface.egress.rss_hash(&flow.local.socket_addr(0), &flow.peer.socket_addr(0));
@@ -202,7 +205,9 @@ pub(super) fn send_back(tables: &Tables, interface: &Interface, mac: [u8; 6], fl
     match sent {
         Ok(()) => {
             tables.counters.count(Counter::TcpOutSegs);
-            tables.counters.count(Counter::TcpOutRsts);
+            if departure.flags & flag::RST != 0 {
+                tables.counters.count(Counter::TcpOutRsts);
+            }
         }
         Err(_) => tables.counters.count(Counter::ReplyTxDrops),
     }

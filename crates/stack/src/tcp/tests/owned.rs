@@ -1,6 +1,7 @@
 //! A program has a connection in hand and gets no processor: nobody waits for it, and what comes meanwhile is not lost.
 
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use napier_sys::clock::Clock;
@@ -104,8 +105,9 @@ fn a_timer_leaves_a_note() {
 #[test]
 fn a_syn_that_waited_for_the_end_of_a_connection_begins_another() {
     let (mut rig, _listener, stream, ours) = connected();
+    // The program still has it: so it waits as a whole.
     let ended = conn(&stream).clone();
-    drop(stream);
+    stream.shutdown(Shutdown::Write).unwrap();
     let fin = sent(&rig);
     assert_eq!(fin.len(), 1, "our FIN");
     rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));

@@ -1,15 +1,38 @@
 //! What takes the place of a connection that waits out its end.
 
+use std::net::Shutdown;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use napier_core::tcp::seq::Seq;
 use napier_core::tcp::time_wait::Reuse;
+use napier_core::time::{Instant, Span};
+use napier_sys::clock::Clock;
 
 use super::segments::{PEER, US, accepted_from, changed, connected, listening, segment, sent};
-use crate::tcp::TcpStream;
+use crate::tcp::conn::Conn;
 use crate::tcp::flow::Flow;
-use crate::testing::{Rig, at};
+use crate::tcp::remnant::Remnant;
+use crate::tcp::{TcpListener, TcpStream};
+use crate::testing::{IFINDEX, Rig, at};
 use crate::wire::addr::End;
 use crate::wire::flag;
+
+fn flow(local: &str, peer: &str) -> Flow {
+    let end = |text: &str| End::from_socket_addr(&at(text));
+    Flow { local: end(local), peer: end(peer) }
+}
+
+/// The whole connection.
+fn connection(rig: &Rig, local: &str, peer: &str) -> Option<Arc<Conn>> {
+    rig.ns.tcp()?.flows.find(&flow(local, peer), Arc::clone)
+}
+
+/// What stays of it.
+fn remnant(rig: &Rig, local: &str, peer: &str) -> Option<Arc<Remnant>> {
+    rig.ns.tcp()?.time_waits.find(&flow(local, peer))
+}
 
 #[test]
 fn a_newer_syn_gets_a_new_connection_and_an_old_one_an_answer() {
@@ -59,12 +82,7 @@ fn beyond_the_bound_the_oldest_goes() {
         rig.inject(&segment(peer, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));
         drop(sent(&rig));
     }
-    let end = |text: &str| End::from_socket_addr(&at(text));
-    let waits = |peer: &str| {
-        let flow = Flow { local: end(US), peer: end(peer) };
-        rig.ns.tcp().unwrap().flows.find(&flow, |_| ()).is_some()
-    };
-    assert_eq!(peers.map(waits), [false, true, true]);
+    assert_eq!(peers.map(|peer| remnant(&rig, US, peer).is_some()), [false, true, true]);
     let counters = rig.ns.counters();
     assert_eq!((counters.tcp_ext_tcp_time_wait_overflow, counters.tcp_ext_tw_recycled, counters.tcp_ext_tw), (1, 0, 3));
 }
@@ -82,24 +100,148 @@ fn stamped(flags: u8, seq: u32, ack: u32) -> Vec<u8> {
     changed(segment(SERVER, OPENER, flags, seq, ack, &options), |tcp| tcp[12] = 0x80)
 }
 
+/// A connection in TIME-WAIT that we have opened and the program still has, and its first number.
+fn ended(rig: &mut Rig) -> (TcpStream, u32) {
+    let stream = opens(rig).unwrap();
+    let first = sent(rig)[0].seq;
+    rig.inject(&stamped(flag::SYN | flag::ACK, 500, first.wrapping_add(1)));
+    stream.shutdown(Shutdown::Write).unwrap();
+    rig.inject(&stamped(flag::ACK | flag::FIN, 501, first.wrapping_add(2)));
+    drop(sent(rig));
+    assert_eq!(rig.ns.counters().tcp_ext_tw, 1);
+    (stream, first)
+}
+
+/// The same of a connection that the program has closed.
+#[test]
+fn what_we_open_takes_the_place_of_what_stays() {
+    let mut rig = Rig::new();
+    rig.know_peers();
+    let (stream, first) = ended(&mut rig);
+    drop(stream);
+    let left = remnant(&rig, OPENER, SERVER).expect("it waits");
+    let tcp = rig.ns.tcp().unwrap();
+    let late = Clock.now() + Span::from_secs(2);
+    for (reuse, in_process, may) in [
+        (Reuse::Never, true, false),
+        (Reuse::InProcess, false, false),
+        (Reuse::InProcess, true, true),
+        (Reuse::Always, true, false),
+    ] {
+        rig.ns.set_tcp_tw_reuse(reuse).unwrap();
+        rig.device.in_process.store(in_process, Ordering::Relaxed);
+        assert_eq!(tcp.takes_place_of(&left, Clock.now()), None, "the server was heard just now");
+        let takes = tcp.takes_place_of(&left, late);
+        // The last row: another program has it already.
+        assert_eq!(takes, may.then_some(Seq(first) + (2 + 65_537)), "{reuse:?} {in_process}");
+        assert_eq!(left.is_gone(), may || reuse == Reuse::Always);
+    }
+    assert!(remnant(&rig, OPENER, SERVER).is_none());
+    assert_eq!(rig.ns.counters().tcp_ext_tw_recycled, 1);
+    opens(&rig).expect("the place is free");
+}
+
+/// A connection that the peer has opened and we have closed first, and the number behind our FIN.
+fn closed_first() -> (Rig, TcpListener, u32) {
+    let (mut rig, listener, stream, ours) = connected();
+    drop(stream);
+    rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));
+    let answer = sent(&rig).pop().expect("an acknowledgement");
+    assert_eq!((answer.flags, answer.seq, answer.ack), (flag::ACK, ours.wrapping_add(1), 1002));
+    assert!(connection(&rig, US, PEER).is_none());
+    (rig, listener, ours.wrapping_add(1))
+}
+
+#[test]
+fn what_stays_of_a_connection_answers_as_it_would() {
+    let (mut rig, _listener, ours) = closed_first();
+    let begun = remnant(&rig, US, PEER).expect("it waits").until();
+    std::thread::sleep(Duration::from_millis(2));
+    let rows = [
+        (segment(PEER, US, flag::ACK, 1002, ours, b""), false),
+        (segment(PEER, US, flag::RST, 1002, 0, b""), false),
+        (segment(PEER, US, flag::RST | flag::ACK, 1001, ours, b""), false),
+        (segment(PEER, US, flag::ACK, 1002, ours, b"late"), true),
+        (segment(PEER, US, flag::ACK, 900, ours, b""), true),
+        // What carries nothing is answered once in a while.
+        (segment(PEER, US, flag::ACK, 900, ours, b""), false),
+        (segment(PEER, US, flag::SYN, 900, 0, b""), false),
+        (segment(PEER, US, flag::ACK, 1002, ours, b"late"), true),
+    ];
+    for (at, (frame, answered)) in rows.into_iter().enumerate() {
+        rig.inject(&frame);
+        let answer = sent(&rig).pop().map(|seen| (seen.flags, seen.seq, seen.ack));
+        assert_eq!(answer, answered.then_some((flag::ACK, ours, 1002)), "row {at}");
+        assert_eq!(remnant(&rig, US, PEER).expect("it waits").until(), begun);
+    }
+    rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours, b""));
+    assert_eq!(sent(&rig).len(), 1);
+    assert!(remnant(&rig, US, PEER).expect("it waits").until() > begun, "its FIN begins the time anew");
+    let counters = rig.ns.counters();
+    assert_eq!((counters.tcp_ext_tw, counters.tcp_ext_tw_recycled, counters.tcp_out_rsts), (1, 0, 0));
+}
+
+#[test]
+fn what_stays_goes_when_its_time_is_over() {
+    let (rig, _listener, _) = closed_first();
+    let (left, tcp) = (remnant(&rig, US, PEER).expect("it waits"), rig.ns.tcp().unwrap());
+    for (before_ns, there) in [(1_000_000, true), (0, false), (0, false)] {
+        tcp.called_for(&left, Instant { ns: left.until().ns - before_ns });
+        assert_eq!((remnant(&rig, US, PEER).is_some(), left.is_gone()), (there, !there));
+    }
+    assert_eq!(tcp.time_waits.count(), 0);
+}
+
+#[test]
+fn what_stays_goes_with_its_link() {
+    let (rig, _listener, _) = closed_first();
+    assert_eq!((rig.ns.tcp_drop(IFINDEX + 1), rig.ns.tcp_drop(IFINDEX), rig.ns.tcp_drop(IFINDEX)), (0, 1, 0));
+    assert!(remnant(&rig, US, PEER).is_none());
+    assert_eq!((rig.ns.tcp().unwrap().time_waits.count(), rig.ns.counters().tcp_abort_on_link), (0, 1));
+}
+
+/// A program that still has a connection keeps all of it; no bound ends what a program has.
+#[test]
+fn what_a_program_has_stays_whole_until_it_is_closed() {
+    let (mut rig, _listener, stream, ours) = connected();
+    rig.ns.set_tcp_max_tw_buckets(0).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));
+    assert!(connection(&rig, US, PEER).is_some() && remnant(&rig, US, PEER).is_none());
+    rig.ns.set_tcp_max_tw_buckets(1).unwrap();
+    drop(stream);
+    assert!(connection(&rig, US, PEER).is_none() && remnant(&rig, US, PEER).is_some());
+    let counters = rig.ns.counters();
+    assert_eq!((counters.tcp_ext_tw, counters.tcp_ext_tcp_time_wait_overflow), (1, 0));
+}
+
+/// The answer to the peer's FIN waits for room in the ring: it leaves before the connection goes.
+#[test]
+fn what_was_not_sent_keeps_a_connection() {
+    let (mut rig, _listener, stream, ours) = connected();
+    drop(stream);
+    drop(sent(&rig));
+    rig.device.full.store(true, Ordering::Relaxed);
+    rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours.wrapping_add(1), b""));
+    assert!(connection(&rig, US, PEER).is_some() && remnant(&rig, US, PEER).is_none());
+    rig.device.full.store(false, Ordering::Relaxed);
+    let waiters = std::mem::take(&mut *rig.device.waiters.lock().unwrap());
+    waiters.into_iter().for_each(|waiter| _ = waiter.on_room());
+    assert!(connection(&rig, US, PEER).is_none() && remnant(&rig, US, PEER).is_some());
+    let left = sent(&rig);
+    assert_eq!((left.len(), left[0].flags, left[0].ack), (1, flag::ACK, 1002));
+}
+
 #[test]
 fn what_we_open_takes_the_place_by_the_table() {
     let mut rig = Rig::new();
     rig.know_peers();
-    let stream = opens(&rig).unwrap();
-    let first = sent(&rig)[0].seq;
-    rig.inject(&stamped(flag::SYN | flag::ACK, 500, first.wrapping_add(1)));
-    drop(stream);
-    rig.inject(&stamped(flag::ACK | flag::FIN, 501, first.wrapping_add(2)));
-    drop(sent(&rig));
-    assert_eq!(rig.ns.counters().tcp_ext_tw, 1);
+    let (_stream, first) = ended(&mut rig);
     let refused = |rig: &Rig| opens(rig).is_err_and(|error| error.raw_os_error() == Some(libc::EADDRINUSE));
     rig.ns.set_tcp_tw_reuse(Reuse::Always).unwrap();
     assert!(refused(&rig), "the server was heard just now");
-    let end = |text: &str| End::from_socket_addr(&at(text));
-    let flow = Flow { local: end(OPENER), peer: end(SERVER) };
     let tcp = rig.ns.tcp().unwrap();
-    let conn = tcp.flows.find(&flow, std::sync::Arc::clone).expect("it waits");
+    let conn = tcp.flows.find(&flow(OPENER, SERVER), Arc::clone).expect("it waits");
     conn.own(tcp).machine.pretend_silent();
     for reuse in [Reuse::Never, Reuse::InProcess] {
         rig.ns.set_tcp_tw_reuse(reuse).unwrap();
