@@ -8,7 +8,7 @@
 //!   unmask), [`IrqHold`] (moderate it: hold it back for a time), [`Demand`] and [`DemandOnce`] (which news are wanted), [`Remainder`] (whether
 //!   a taker is at something), [`LazyTimer`] and [`Alarm`] (when a sleeper is called);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
-//!   [`spsc`] (bounded words), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
+//!   [`spsc`] (bounded words), [`outbox`] (bytes of a program, beside a socket), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
 //!   other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
@@ -39,6 +39,8 @@ mod loom_tests;
 mod mapping;
 pub mod memif;
 mod memory;
+pub mod outbox;
+mod outboxes;
 mod owned;
 mod published;
 mod ready;
@@ -69,6 +71,7 @@ pub use irq_latch::IrqLatch;
 pub use lazy_timer::LazyTimer;
 pub use list::{Chain, Fifo, Links, List};
 pub use mapping::{ClaimError, Mapping};
+pub use outboxes::{Outboxes, SharedOutbox};
 pub use owned::{Owned, Owner, Release, TooMuch};
 pub use published::{Published, Reading};
 pub use ready::ReadyQueue;

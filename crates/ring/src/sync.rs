@@ -80,6 +80,12 @@ pub(crate) enum Point {
     RemainderBegin,
     RemainderLook,
     RemainderSettle,
+    OutboxHead,
+    OutboxLook,
+    OutboxTail,
+    OutboxTailStore,
+    OutboxTell,
+    OutboxSleep,
 }
 
 /// A full fence, unless a loom test weakened `point`.

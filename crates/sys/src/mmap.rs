@@ -34,6 +34,27 @@ pub fn shared_memory(len: usize) -> io::Result<(OwnedFd, Mapping)> {
     Ok((file, mapping))
 }
 
+/// The same, with memory for what is touched, when it is touched, and a size that is for ever.
+///
+/// # Errors
+///
+/// As [`shared_memory`].
+///
+/// # Panics
+///
+/// If `len` is 0.
+pub fn shared_memory_by_need(len: usize) -> io::Result<(OwnedFd, Mapping)> {
+    assert!(len > 0, "an empty region");
+    let file = rustix::fs::memfd_create("napier-outboxes", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, len as u64)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    let pages = MappedPages::map_foreign(len, &file)?;
+    let base = pages.base;
+    // SAFETY: as in `shared_memory`.
+    let mapping = unsafe { Mapping::from_raw(base, len, Box::new(pages)) };
+    Ok((file, mapping))
+}
+
 /// Why a file that a peer gave is not mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignMemoryError {

@@ -11,6 +11,7 @@ mod hold;
 mod irq;
 mod kick;
 mod line;
+mod outbox;
 mod owned;
 mod queues;
 mod ready;
