@@ -1,5 +1,5 @@
-//! The library for programs as a file: it is part of this command, and is written where a program, its descendants and other users that they
-//! become can read it.
+//! The libraries for programs as files: they are part of this command, and are written where a program, its descendants and other users that they
+//! become can read them.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -7,21 +7,46 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use napier_preload::LIBRARY;
+use napier_preload::{LIBRARY, SOCKETS};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::process::geteuid;
 
 /// The folder that is made for it. Another than that of control sockets, which others may not enter.
 const FOLDER: &str = "napier-modes";
 
-/// The library's file, written if it is not there. Files of other versions stay for programs that have them.
+/// Which library.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum OwnLibrary {
+    /// Waits for events that poll.
+    Modes,
+    /// Bytes past sockets.
+    Sockets,
+}
+
+impl OwnLibrary {
+    pub(super) const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Modes => LIBRARY,
+            Self::Sockets => SOCKETS,
+        }
+    }
+
+    const fn stem(self) -> &'static str {
+        match self {
+            Self::Modes => "libnapier_modes",
+            Self::Sockets => "libnapier_sockets",
+        }
+    }
+}
+
+/// A library's file, written if it is not there. Files of other versions stay for programs that have them.
 ///
 /// # Errors
 /// No place can have it: each with the reason, in words.
-pub(super) fn library() -> Result<PathBuf, String> {
+pub(super) fn library(own: OwnLibrary) -> Result<PathBuf, String> {
     let mut reasons = String::new();
     for folder in folders() {
-        match write_into(&folder, LIBRARY) {
+        match write_into(&folder, (own.stem(), own.bytes())) {
             Ok(file) => return Ok(file),
             Err(error) => {
                 let _ = write!(reasons, "{}{}: {error}", if reasons.is_empty() { "" } else { "; " }, folder.display());
@@ -32,8 +57,8 @@ pub(super) fn library() -> Result<PathBuf, String> {
 }
 
 /// Where it is first tried to be.
-pub(super) fn first_place() -> PathBuf {
-    folders().into_iter().next().unwrap_or_default().join(name_of(LIBRARY))
+pub(super) fn first_place(own: OwnLibrary) -> PathBuf {
+    folders().into_iter().next().unwrap_or_default().join(name_of((own.stem(), own.bytes())))
 }
 
 /// Where it may be. Root's environment is another user's where `sudo` keeps it, so it is not asked.
@@ -48,7 +73,7 @@ fn folders() -> Vec<PathBuf> {
     places.map(|place| place.join(FOLDER)).chain([own]).collect()
 }
 
-fn write_into(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+fn write_into(folder: &Path, (stem, bytes): (&str, &[u8])) -> io::Result<PathBuf> {
     let refused = |why: &str| Err(io::Error::other(why.to_owned()));
     match fs::create_dir(folder) {
         Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o755))?,
@@ -64,7 +89,7 @@ fn write_into(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     if statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return refused("nothing can be run from there (noexec)");
     }
-    let file = folder.join(name_of(bytes));
+    let file = folder.join(name_of((stem, bytes)));
     let is_there = fs::symlink_metadata(&file).is_ok_and(|found| found.is_file() && is_ours(&found))
         && fs::read(&file).is_ok_and(|found| found == bytes);
     if !is_there {
@@ -81,9 +106,9 @@ fn write_into(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
 }
 
 /// With a hash (FNV-1a), which tells versions apart.
-fn name_of(bytes: &[u8]) -> String {
+fn name_of((stem, bytes): (&str, &[u8])) -> String {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    format!("libnapier_modes-{:016x}.so", bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+    format!("{stem}-{:016x}.so", bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
 #[cfg(test)]
@@ -94,21 +119,21 @@ mod tests {
     fn a_file_that_another_has_changed_is_not_taken() {
         let place = napier_testkit::Folder::new("library");
         let folder = place.join(FOLDER);
-        let file = write_into(&folder, b"one").expect("written");
+        let file = write_into(&folder, ("lib", b"one")).expect("written");
         assert_eq!(
             (fs::read(&file).expect("read"), file.metadata().expect("there").mode() & 0o777),
             (b"one".into(), 0o755)
         );
         let before = file.metadata().expect("there").ino();
-        assert_eq!(write_into(&folder, b"one").expect("it is there").metadata().expect("there").ino(), before);
+        assert_eq!(write_into(&folder, ("lib", b"one")).expect("it is there").metadata().expect("there").ino(), before);
         fs::write(&file, b"two").expect("written");
-        assert_eq!(fs::read(write_into(&folder, b"one").expect("written")).expect("read"), b"one");
+        assert_eq!(fs::read(write_into(&folder, ("lib", b"one")).expect("written")).expect("read"), b"one");
         // A link to what is right may be to what is wrong later.
         fs::rename(&file, place.join("elsewhere")).expect("renamed");
         std::os::unix::fs::symlink(place.join("elsewhere"), &file).expect("linked");
-        let again = write_into(&folder, b"one").expect("written");
+        let again = write_into(&folder, ("lib", b"one")).expect("written");
         assert!(fs::symlink_metadata(again).expect("there").is_file());
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("set");
-        assert!(write_into(&folder, b"one").is_err());
+        assert!(write_into(&folder, ("lib", b"one")).is_err());
     }
 }

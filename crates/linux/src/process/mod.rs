@@ -32,7 +32,9 @@ pub use crate::descriptors::{
 pub use child::{Ended, Program};
 pub use met::{Library, LibraryCounts, Meeting, library_in};
 pub use notifier::{CallMemory, Given, HeldPage, HeldSends, HeldSocketCall, Notifier, SocketCall, Watches};
-pub use preload::{PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be};
+pub use preload::{
+    PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be, sockets_preload_for,
+};
 pub use roots::Roots;
 pub use signals::{SignalSeen, Signals, is_ignored, wait_for, wait_for_one};
 pub use strict::{Answer, HeldCall, Strict};

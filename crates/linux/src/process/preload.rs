@@ -1,5 +1,5 @@
-//! What is loaded into a program where a mode needs other waits of it (`fullbusy`), and the program's file, as far as that depends
-//! on it.
+//! What is loaded into a program where a mode needs other waits of it (`fullbusy`), or where its bytes go past its sockets, and the program's file,
+//! as far as that depends on it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,9 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use napier_preload::LIBRARY;
-
-use super::library::{first_place, library};
+use super::library::{OwnLibrary, first_place, library};
 
 /// Scripts that are run by scripts; more are taken for no program.
 const SCRIPTS_MAX: usize = 4;
@@ -45,7 +43,15 @@ pub enum PreloadError {
 /// # Errors
 /// [`PreloadError`]: it cannot be loaded into this program, or there is no place for it.
 pub fn preload_for(program: &OsStr, given: Option<&Path>) -> Result<PathBuf, PreloadError> {
-    preload(program, given, || library().map_err(PreloadError::NoPlace))
+    preload(program, given, OwnLibrary::Modes, |own| library(own).map_err(PreloadError::NoPlace))
+}
+
+/// The library for a program whose bytes go past its sockets (`napier_preload::SOCKETS`).
+///
+/// # Errors
+/// [`PreloadError`]: as above.
+pub fn sockets_preload_for(program: &OsStr) -> Result<PathBuf, PreloadError> {
+    preload(program, None, OwnLibrary::Sockets, |own| library(own).map_err(PreloadError::NoPlace))
 }
 
 /// The same without writing its file: where it would be.
@@ -53,20 +59,23 @@ pub fn preload_for(program: &OsStr, given: Option<&Path>) -> Result<PathBuf, Pre
 /// # Errors
 /// [`PreloadError`]: it cannot be loaded into this program.
 pub fn preload_would_be(program: &OsStr, given: Option<&Path>) -> Result<PathBuf, PreloadError> {
-    preload(program, given, || Ok(first_place()))
+    preload(program, given, OwnLibrary::Modes, |own| Ok(first_place(own)))
 }
 
 fn preload(
     program: &OsStr,
     given: Option<&Path>,
-    own: impl FnOnce() -> Result<PathBuf, PreloadError>,
+    own: OwnLibrary,
+    place: impl FnOnce(OwnLibrary) -> Result<PathBuf, PreloadError>,
 ) -> Result<PathBuf, PreloadError> {
     let file = find_program(program).ok_or_else(|| PreloadError::NoProgram(program.into()))?;
     let is = if is_setuid(&file) { Some("setuid") } else { unloadable(&file) };
     if let Some(is) = is {
         return Err(PreloadError::NotLoadable { file, is });
     }
-    let Some(given) = given else { return if LIBRARY.is_empty() { Err(PreloadError::NotBuilt) } else { own() } };
+    let Some(given) = given else {
+        return if own.bytes().is_empty() { Err(PreloadError::NotBuilt) } else { place(own) };
+    };
     let path = given.canonicalize().map_err(|error| PreloadError::NoPlace(format!("{}: {error}", given.display())))?;
     let is_taken = !path.to_string_lossy().contains([' ', ':']);
     if is_taken { Ok(path) } else { Err(PreloadError::Path(path)) }
@@ -206,10 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn the_library_needs_no_later_c_library_than_is_asked_for() {
-        let versions = LIBRARY.split(|byte| *byte == 0).filter_map(|text| text.strip_prefix(b"GLIBC_2."));
-        let minor = |text: &[u8]| std::str::from_utf8(text).ok()?.split('.').next()?.parse::<u32>().ok();
-        let latest = versions.filter_map(minor).max().expect("it is linked with it");
-        assert!(latest <= 34 && NEEDED == b"GLIBC_2.34\0", "2.{latest}");
+    fn the_libraries_need_no_later_c_library_than_is_asked_for() {
+        for own in [OwnLibrary::Modes, OwnLibrary::Sockets] {
+            let versions = own.bytes().split(|byte| *byte == 0).filter_map(|text| text.strip_prefix(b"GLIBC_2."));
+            let minor = |text: &[u8]| std::str::from_utf8(text).ok()?.split('.').next()?.parse::<u32>().ok();
+            let latest = versions.filter_map(minor).max().expect("it is linked with it");
+            assert!(latest <= 34 && NEEDED == b"GLIBC_2.34\0", "{own:?}: 2.{latest}");
+        }
     }
 }

@@ -1,0 +1,45 @@
+//! `libnapier_sockets.so`, the fast door: bytes that a program writes to a connection of the engine go into memory that both have, without a system
+//! call, as long as the engine is awake. It links nothing of Napier, and is compiled by `build.rs`.
+//!
+//! ```text
+//! write, writev, send, sendto, sendmsg --> the ring of the connection (outbox.rs), if the engine is awake and the pair is empty
+//!                                     \--> else the kernel's own call on the pair, counted
+//! sendfile, splice, sendmmsg ------------> the pair, counted
+//! fork, dup, SCM_RIGHTS, fdopen, syscall, posix_spawn: the connection goes on by its pair for good, and the engine is told why
+//! ```
+//!
+//! What the program reads, and all that it waits for, is the kernel's own. The pair carries what comes, so epoll, poll and select say what is.
+//!
+//! A panic ends the fast door of the process and nothing else.
+
+mod abi;
+mod connections;
+mod memory;
+mod numbers;
+#[allow(dead_code, unreachable_pub, reason = "it is a part of `ring` too, and the engine has the other side of it")]
+mod outbox;
+mod sync;
+mod writes;
+
+use core::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use connections::WhyLeft;
+
+/// Does something of the library's own; a panic is the end of the fast door.
+fn guarded<R>(default: R, work: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        memory::SharedMemory::give_up();
+        default
+    })
+}
+
+fn note(fd: c_int) {
+    guarded((), || connections::note(fd));
+}
+
+fn forget(fd: c_int, why: Option<WhyLeft>) {
+    if connections::is_noted(fd) {
+        guarded((), || connections::forget(fd, why));
+    }
+}
