@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("napier-runtime", &["napier-core", "napier-memif", "napier-ring", "napier-sys", "napier-stack", "napier-xsk"]),
     ("napier-xsk", &["napier-core", "napier-ring", "napier-sys"]),
     ("napier-control", &["napier-core", "napier-runtime", "napier-sys"]),
-    ("napier-door", &["napier-linux", "napier-runtime"]),
+    ("napier-door", &["napier-linux", "napier-ring", "napier-runtime", "napier-sys"]),
     ("napier-export", &["napier-core", "napier-sys"]),
     ("napier-rng", &[]),
     ("napier-scenario", &["napier-core"]),

@@ -17,6 +17,8 @@ pub(crate) const WAITING_OF_ONE: usize = 16;
 pub const BYTES_MAX: usize = 64 << 20;
 /// See [`BYTES_MAX`].
 pub(crate) const PIECE_BYTES: usize = 1 << 10;
+/// Processes of one program that have rings: 4 MiB of memory each if they use all of them. Others use their pairs.
+pub(crate) const RINGS_MAX: usize = 16;
 
 /// Names of limits, with what they are.
 pub(crate) const SOCKETS: &str = "sockets (4096)";
@@ -24,6 +26,7 @@ pub(crate) const HELD: &str = "calls that wait (256, or 16 of one socket)";
 pub(crate) const WAITING: &str = "connections that wait (4096)";
 pub(crate) const BYTES: &str = "bytes in the door (64 MiB)";
 pub(crate) const DESCRIPTORS: &str = "descriptors and memory of the engine";
+pub(crate) const RINGS: &str = "processes with rings (16)";
 pub(crate) const WATCHED: &str = "sockets that are watched";
 
 #[cfg(test)]
@@ -35,6 +38,7 @@ mod tests {
         assert_eq!(SOCKETS, format!("sockets ({SOCKETS_MAX})"));
         assert_eq!(HELD, format!("calls that wait ({HELD_MAX}, or 16 of one socket)"));
         assert_eq!(WAITING, format!("connections that wait ({WAITING_MAX})"));
+        assert_eq!(RINGS, format!("processes with rings ({RINGS_MAX})"));
         assert_eq!(BYTES, format!("bytes in the door ({} MiB)", BYTES_MAX >> 20));
     }
 }

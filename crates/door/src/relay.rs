@@ -6,19 +6,25 @@
 //! ```
 //!
 //! A side is read only when nothing of it is left over: so a peer that does not read stops the program, and a program that does not read stops
-//! the peer.
+//! the peer. By the fast door the program's bytes come out of a ring as well (`relay/ring.rs`).
+
+mod ring;
+#[cfg(test)]
+mod walk_tests;
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use napier_ring::SharedOutbox;
 use napier_runtime::event::Interest;
 use napier_runtime::socket::TcpStream;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::limits::{BYTES_MAX, PIECE_BYTES};
+use ring::FromProgram;
 
 /// Bytes that are moved at one time, and the most that is left over each way.
 pub(crate) const CHUNK_BYTES: usize = 32 << 10;
@@ -63,6 +69,8 @@ impl Rest {
 #[derive(Default)]
 pub(crate) struct Room {
     used: usize,
+    /// Bytes of connections with rings, by these and by pairs, since they were asked for last.
+    from_programs: [u64; 2],
     /// A chunk was cut since that was asked for last.
     is_short: bool,
 }
@@ -73,6 +81,11 @@ impl Room {
         let free = BYTES_MAX.saturating_sub(self.used);
         self.is_short |= free < CHUNK_BYTES;
         free.clamp(PIECE_BYTES, CHUNK_BYTES)
+    }
+
+    /// Bytes that came through rings, and by the pairs of connections that have one, since that was asked for last.
+    pub(crate) fn take_counted(&mut self) -> [u64; 2] {
+        std::mem::take(&mut self.from_programs)
     }
 
     /// Whether there was less room than for a whole chunk, told once.
@@ -113,6 +126,10 @@ pub(crate) struct Relay {
     has_moved: bool,
     /// Since when it takes none, if that was looked for.
     stuck_since: Option<Instant>,
+    /// Where the program's library puts bytes past the pair, if it has asked for that.
+    outbox: Option<SharedOutbox>,
+    /// It has been told that the library left the ring.
+    has_told: bool,
 }
 
 #[derive(Copy, Clone)]
@@ -137,6 +154,8 @@ impl Relay {
             is_deaf: false,
             has_moved: false,
             stuck_since: None,
+            outbox: None,
+            has_told: false,
         }
     }
 
@@ -191,34 +210,19 @@ impl Relay {
                 }
                 continue;
             }
-            if self.program_ended || !self.pair.readable {
-                return Flow::Idle;
-            }
-            let received = match recv(own, &mut scratch[..room.chunk()], RecvFlags::DONTWAIT) {
-                Ok((count, _)) => count,
-                Err(Errno::AGAIN) => {
-                    self.pair.readable = false;
-                    return Flow::Idle;
-                }
-                Err(Errno::INTR) => continue,
-                // The program has closed it with bytes unread: so does TCP then (`net/ipv4/tcp.c` `__tcp_close`).
-                Err(_) => {
-                    self.reset_on_close();
-                    return Flow::Closed;
-                }
+            let taken = match self.take_from_program(own, scratch, room) {
+                FromProgram::Bytes(taken) => taken,
+                FromProgram::Again => continue,
+                FromProgram::Nothing => return Flow::Idle,
+                FromProgram::Closed => return Flow::Closed,
             };
-            if received == 0 {
-                self.program_ended = true;
-                // The peer may have ended the connection before, which the other direction hears of.
-                let _ = self.stream.shutdown(std::net::Shutdown::Write);
-                return Flow::Idle;
-            }
-            match self.stream.send(&scratch[..received]) {
-                Ok(count) if count == received => {}
-                Ok(count) => self.to_net.keep(&scratch[count..received], room),
+            let (end, bytes) = (taken.end, &scratch[taken.clone()]);
+            match self.stream.send(bytes) {
+                Ok(count) if count == bytes.len() => {}
+                Ok(count) => self.to_net.keep(&scratch[taken.start + count..end], room),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.net.writable = false;
-                    self.to_net.keep(&scratch[..received], room);
+                    self.to_net.keep(&scratch[taken], room);
                 }
                 Err(error) => return failed(&error),
             }

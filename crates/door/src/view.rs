@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ pub struct SocketView {
     pub program: String,
     /// The process that made it or was seen with it last; 0 if it is not to be seen from the engine.
     pub pid: u32,
-    /// By which door its bytes go: `slow`, through the pair.
+    /// By which door its bytes go: `slow`, through the pair; `fast`, from the program through a ring where the engine is awake.
     pub door: String,
     /// How the thread of its program polls, by the names of `compare`, if that was chosen.
     pub mode: Option<String>,
@@ -82,6 +83,16 @@ pub struct DoorCounts {
     pub accepted: u64,
     /// See `accepted`.
     pub connected: u64,
+    /// Of them, those that got a ring: the fast door.
+    pub fast: u64,
+    /// Of these, those whose library left the ring for good.
+    pub demoted: u64,
+    /// The same by reasons.
+    pub demotions: Tally,
+    /// Bytes that these wrote past their sockets, and through them.
+    pub fast_bytes: u64,
+    /// See `fast_bytes`.
+    pub pair_bytes: u64,
     /// Options that were refused.
     pub options_refused: u64,
     /// The same by names, or by level and number.
@@ -111,6 +122,8 @@ pub struct ProgramView {
 #[derive(Default)]
 pub(crate) struct ShownProgram {
     parts: Mutex<ShownParts>,
+    /// Bytes past sockets of the fast door, and through them: apart, for they are counted with each piece.
+    came: [AtomicU64; 2],
 }
 
 #[derive(Default)]
@@ -137,13 +150,22 @@ impl ShownProgram {
         change(&mut self.parts().counts);
     }
 
+    /// Counts bytes of connections with rings: through these, and by their pairs.
+    pub(crate) fn came(&self, bytes: [u64; 2]) {
+        for (sum, more) in self.came.iter().zip(bytes).filter(|(_, more)| *more > 0) {
+            // Relaxed: a figure.
+            sum.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn counts(&self) -> DoorCounts {
-        self.parts().counts.clone()
+        let [fast_bytes, pair_bytes] = [0, 1].map(|at| self.came[at].load(Ordering::Relaxed));
+        DoorCounts { fast_bytes, pair_bytes, ..self.parts().counts.clone() }
     }
 
     pub(crate) fn all(self: &Arc<Self>) -> (Vec<SocketView>, DoorCounts) {
-        let parts = self.parts();
-        (parts.sockets.values().cloned().collect(), parts.counts.clone())
+        let counts = self.counts();
+        (self.parts().sockets.values().cloned().collect(), counts)
     }
 }
 
@@ -156,6 +178,10 @@ impl DoorCounts {
         self.listened += other.listened;
         self.accepted += other.accepted;
         self.connected += other.connected;
+        self.fast += other.fast;
+        self.demoted += other.demoted;
+        self.fast_bytes += other.fast_bytes;
+        self.pair_bytes += other.pair_bytes;
         self.options_refused += other.options_refused;
         self.unheard += other.unheard;
         self.over_limit += other.over_limit;
@@ -163,6 +189,7 @@ impl DoorCounts {
             (&mut self.calls, &other.calls),
             (&mut self.left, &other.left),
             (&mut self.refused, &other.refused),
+            (&mut self.demotions, &other.demotions),
             (&mut self.over, &other.over),
         ];
         for (own, others) in tallies {
@@ -173,6 +200,11 @@ impl DoorCounts {
     pub(crate) fn left_to_kernel(&mut self, why: &'static str) {
         self.left_to_kernel += 1;
         self.left.one(why);
+    }
+
+    pub(crate) fn demoted(&mut self, why: &'static str) {
+        self.demoted += 1;
+        self.demotions.one(why);
     }
 
     pub(crate) fn refused(&mut self, option: Cow<'static, str>) {

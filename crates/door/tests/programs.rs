@@ -1,11 +1,13 @@
 //! Programs that were not changed on an engine of this process, over AF_XDP on a pair of veth interfaces with the kernel's stack at the other end.
 
+mod fast;
 mod killed;
 mod peer;
 
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -81,16 +83,34 @@ impl Stand {
     }
 
     fn program_with(&self, sends: HeldSends, args: &[&str]) -> (Started, BufReader<PipeReader>) {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let library = if fast::is_asked_for() { Some(fast::library()) } else { None };
+        self.program_by((sends, library), PROGRAMS, args)
+    }
+
+    /// A part of a script, with a library loaded into it.
+    fn program_by(
+        &self,
+        (sends, library): (HeldSends, Option<PathBuf>),
+        script: &str,
+        args: &[&str],
+    ) -> (Started, BufReader<PipeReader>) {
         let mut command = Command::new(python());
-        command.args(["-u", PROGRAMS]).args(args).stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
+        command.args(["-u", script]).args(args).stderr(Stdio::null());
+        command.envs(library.map(|library| ("LD_PRELOAD", library)));
+        self.start(sends, command)
+    }
+
+    fn start(&self, sends: HeldSends, mut command: Command) -> (Started, BufReader<PipeReader>) {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        command.stdin(Stdio::null()).stdout(writer);
+        let name = command.get_program().to_string_lossy().into_owned();
         let start = || {
             let engine = EngineAt::find(None).expect("it is open");
             let signals = Signals::take().expect("a descriptor");
             let page = engine.begin().expect("there is room");
             let started = Program::start_held(&mut command, &signals, (engine.pid(), &page), sends);
             let (program, held) = started.expect("it starts");
-            let _served = engine.serve(python(), &held).expect("it is served");
+            let _served = engine.serve(&name, &held).expect("it is served");
             program.pid()
         };
         let pid = self.pair.left().netns().run(start).expect("entered");

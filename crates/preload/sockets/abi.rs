@@ -44,10 +44,13 @@ pub(crate) struct ControlHead {
 
 pub(crate) const SOL_SOCKET: c_int = 1;
 pub(crate) const SCM_RIGHTS: c_int = 1;
+pub(crate) const EINTR: c_int = 4;
 pub(crate) const EINPROGRESS: c_int = 115;
 pub(crate) const ENOSYS: c_int = 38;
 /// `F_DUPFD`, `F_DUPFD_CLOEXEC`.
 pub(crate) const DUPLICATES: [c_int; 2] = [0, 1030];
+/// `SHUT_RD`.
+pub(crate) const ONLY_READING: c_int = 0;
 /// `CLOSE_RANGE_CLOEXEC`.
 pub(crate) const ONLY_CLOEXEC: c_uint = 4;
 /// `MSG_DONTWAIT`, `MSG_EOR`, `MSG_CONFIRM`, `MSG_NOSIGNAL`, `MSG_MORE`: what they ask for, a ring does too.
@@ -193,6 +196,7 @@ next! {
     fn accept(fd: c_int, address: *mut c_void, len: *mut c_uint) -> c_int;
     fn accept4(fd: c_int, address: *mut c_void, len: *mut c_uint, flags: c_int) -> c_int;
     fn connect(fd: c_int, address: *const c_void, len: c_uint) -> c_int;
+    fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_uint) -> c_int;
     fn closefrom(first: c_int) -> c_int;

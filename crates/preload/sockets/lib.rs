@@ -5,6 +5,7 @@
 //! write, writev, send, sendto, sendmsg --> the ring of the connection (outbox.rs), if the engine is awake and the pair is empty
 //!                                     \--> else the kernel's own call on the pair, counted
 //! sendfile, splice, sendmmsg ------------> the pair, counted
+//! shutdown -----------------------------> the pair from then on
 //! fork, dup, SCM_RIGHTS, fdopen, syscall, posix_spawn: the connection goes on by its pair for good, and the engine is told why
 //! ```
 //!
@@ -35,7 +36,9 @@ fn guarded<R>(default: R, work: impl FnOnce() -> R) -> R {
 }
 
 fn note(fd: c_int) {
+    let before = abi::errno();
     guarded((), || connections::note(fd));
+    abi::set_errno(before);
 }
 
 fn forget(fd: c_int, why: Option<WhyLeft>) {

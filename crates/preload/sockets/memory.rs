@@ -5,7 +5,7 @@ use core::ptr::{NonNull, copy_nonoverlapping};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use super::abi;
-use super::outbox::{ASK_MEMORY, LIBRARY_LEVEL, OUTBOXES_BYTES, OutboxMemory, OutboxWord, byte_offset};
+use super::outbox::{ASK_MEMORY, LIBRARY_LEVEL, OUTBOX_BYTES, OUTBOXES_BYTES, OutboxMemory, OutboxWord, byte_offset};
 
 /// It has not been asked for; it is being asked for; it is there; there is none for this process.
 const NONE: u32 = 0;
@@ -40,9 +40,13 @@ impl SharedMemory {
         }
         let asked = STATE.compare_exchange(NONE, ASKING, Ordering::Acquire, Ordering::Relaxed);
         if asked.is_ok() {
-            let is_there = ask(fd).is_some();
+            let state = match ask(fd) {
+                Some(()) => THERE,
+                None if abi::errno() == abi::EINTR => NONE,
+                None => NEVER,
+            };
             // Release: pairs with the Acquire of `get`.
-            STATE.store(if is_there { THERE } else { NEVER }, Ordering::Release);
+            STATE.store(state, Ordering::Release);
         }
         Self::get()
     }
@@ -116,13 +120,16 @@ impl OutboxMemory for SharedMemory {
 
     fn write(&self, ring: usize, at: usize, bytes: &[u8]) {
         let to = self.0.as_ptr().wrapping_add(byte_offset(ring, at));
-        // SAFETY: `outbox` writes bytes that end before the ring does, and the ring lies in the mapping; the bytes of a program are not there.
-        unsafe { copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        // They do, unless the program changes the lengths of its parts while it sends them.
+        let len = bytes.len().min(OUTBOX_BYTES - at % OUTBOX_BYTES);
+        // SAFETY: the range ends before the ring does, and the ring lies in the mapping; the bytes of a program are not there.
+        unsafe { copy_nonoverlapping(bytes.as_ptr(), to, len) };
     }
 
     fn read(&self, ring: usize, at: usize, into: &mut [u8]) {
         let from = self.0.as_ptr().wrapping_add(byte_offset(ring, at));
+        let len = into.len().min(OUTBOX_BYTES - at % OUTBOX_BYTES);
         // SAFETY: as in `write`.
-        unsafe { copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        unsafe { copy_nonoverlapping(from, into.as_mut_ptr(), len) };
     }
 }

@@ -44,6 +44,19 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const c_void, len: 
     failed
 }
 
+/// As `shutdown(2)`: what is written after it fails, as the kernel's call does.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if how != abi::ONLY_READING {
+        forget(fd, None);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { abi::shutdown(fd, how) }
+}
+
 /// As `close(2)`.
 ///
 /// # Safety

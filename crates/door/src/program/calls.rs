@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall, Watches};
+use napier_ring::outbox::LIBRARY_LEVEL;
 use napier_runtime::socket::{ReusePort, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
@@ -61,6 +62,9 @@ impl ServedProgram<'_> {
         if what == SocketCall::Socket {
             return self.make(held);
         }
+        if what == SocketCall::GetSockOpt && held.int(1) == LIBRARY_LEVEL {
+            return self.of_library(held);
+        }
         let Some(about) = self.about(held) else { return };
         match what {
             SocketCall::Socket => unreachable!("it is of no socket yet"),
@@ -78,7 +82,7 @@ impl ServedProgram<'_> {
 
     /// The socket that a call is about. What is none of the engine's goes on, but for the last question about one that has failed; what the
     /// program has asked before without hearing the answer gets it again.
-    fn about(&mut self, held: HeldSocketCall) -> Option<About> {
+    pub(super) fn about(&mut self, held: HeldSocketCall) -> Option<About> {
         let found = self.notifier.copy_of(held.tid(), held.int(0)).and_then(|copy| Ok((inode(&copy)?, copy)));
         if !self.notifier.is_waiting(&held) {
             return None;

@@ -4,6 +4,7 @@
 mod accept;
 mod calls;
 mod connect;
+mod rings;
 mod send;
 mod settings;
 mod socket;
@@ -28,6 +29,7 @@ use crate::limits::SOCKETS_MAX;
 use crate::relay::{CHUNK_BYTES, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
+use rings::ProgramRings;
 use socket::{Behind, LastErrors, ProgramSocket, Sockets};
 use timed::Timed;
 
@@ -59,6 +61,7 @@ struct ServedProgram<'n> {
     /// Connections that wait at all listeners.
     waiting: usize,
     timed: Timed,
+    rings: ProgramRings,
     shown: Arc<ShownProgram>,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
@@ -145,6 +148,7 @@ impl<'n> ServedProgram<'n> {
             room: Room::default(),
             waiting: 0,
             timed: Timed::default(),
+            rings: ProgramRings::default(),
             shown: shown.clone(),
             is_over: false,
         })
@@ -180,7 +184,8 @@ impl<'n> ServedProgram<'n> {
                 listening.accepts.into()
             }
             Behind::Handshake { waits, .. } => waits,
-            Behind::Connection(relay) => {
+            Behind::Connection(mut relay) => {
+                self.note_left(&mut relay);
                 relay.close(&mut self.room);
                 Vec::new()
             }
@@ -249,10 +254,11 @@ impl<'n> ServedProgram<'n> {
         let peer = socket.stream().and_then(|stream| stream.peer_addr().ok());
         let napi_id = socket.stream().and_then(|stream| stream.getsockopt(SocketOption::IncomingNapiId).ok());
         let napi_id = napi_id.and_then(|id| u32::try_from(id).ok());
+        let is_fast = matches!(&socket.behind, Behind::Connection(relay) if relay.is_fast());
         let view = SocketView {
             program: self.name.clone(),
             pid: socket.seen.0,
-            door: "slow".to_owned(),
+            door: if is_fast { "fast" } else { "slow" }.to_owned(),
             mode: self.offer.mode.map(|mode| mode.to_string()),
             queue: None,
             napi_id: napi_id.unwrap_or(0),

@@ -1,16 +1,19 @@
-//! Names and options of sockets.
+//! Names and options of sockets, and what the library of the fast door asks for.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use napier_linux::process::{HeldSocketCall, Notifier};
+use napier_linux::process::{Given, HeldSocketCall, Notifier};
+use napier_ring::outbox::{ASK_LOOK, ASK_MEMORY, ASK_RING};
 use napier_runtime::socket::{SocketOption, TcpInfo, TcpStream};
 
 use super::ServedProgram;
 use super::calls::About;
 use super::socket::Behind;
 use crate::address;
+use crate::limits;
 use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
@@ -153,6 +156,51 @@ impl ServedProgram<'_> {
             _ => socket.options.int(level, name),
         };
         self.tell_option(held, &int.to_ne_bytes());
+    }
+
+    /// `getsockopt` of the library in a program, which asks for the fast door.
+    pub(super) fn of_library(&mut self, held: HeldSocketCall) {
+        match held.int(2) {
+            ASK_MEMORY => self.give_memory(held),
+            ASK_RING => {
+                if let Some(about) = self.about(held) {
+                    self.give_ring(about);
+                }
+            }
+            // The turn looks at them.
+            ASK_LOOK => self.answer(held, Ok(0)),
+            _ => self.answer(held, Err(libc::ENOPROTOOPT)),
+        }
+    }
+
+    fn give_memory(&mut self, held: HeldSocketCall) {
+        let process = Notifier::process_of(held.tid());
+        if !self.notifier.is_waiting(&held) {
+            return;
+        }
+        let made = process.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|process| self.rings.make(process));
+        match made {
+            Ok(file) => {
+                let given = self.notifier.give(held, &file, true);
+                self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
+            }
+            Err(_) => {
+                self.shown.note(|counts| counts.over_limit(limits::RINGS));
+                self.answer(held, Err(libc::ENOBUFS));
+            }
+        }
+    }
+
+    fn give_ring(&mut self, about: About) {
+        let (held, token) = (about.held, about.token);
+        let given = self.rings.give((held.argument(3), held.argument(4)), token, &mut self.sockets);
+        if given.is_ok() {
+            self.shown.note(|counts| counts.fast += 1);
+        }
+        drop(about.copy);
+        self.answer_of(token, held, given.map(|()| 0));
+        self.show(token);
+        self.pump(token);
     }
 
     /// Answers `getsockopt` with a value, cut to the room that the program has for it.

@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::ServedProgram;
 use super::socket::{Behind, inode};
 use crate::limits;
-use crate::relay::{CHUNK_BYTES, Flow};
+use crate::relay::{CHUNK_BYTES, Flow, Relay};
 
 /// Tokens that are no socket's: their generation is beyond all.
 pub(super) const CALLS: u64 = u64::MAX;
@@ -34,11 +34,10 @@ impl ServedProgram<'_> {
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut events = [Event::default(); EVENTS_MAX];
         let mut ready = Vec::with_capacity(EVENTS_MAX);
+        let (mut has_happened, mut had_news) = (false, false);
         loop {
-            let found = match self
-                .context
-                .wait(&mut events, if self.again.is_empty() { Timeout::Outside } else { Timeout::Now })
-            {
+            let looks = self.rings.look_again(Instant::now(), has_happened, had_news) || !self.again.is_empty();
+            let found = match self.context.wait(&mut events, if looks { Timeout::Now } else { Timeout::Outside }) {
                 Ok(found) => found,
                 Err(WaitError::Stopped) => return Err(io::ErrorKind::BrokenPipe.into()),
                 Err(WaitError::NoRoom) => unreachable!("there is room"),
@@ -46,13 +45,16 @@ impl ServedProgram<'_> {
             for event in &events[..found] {
                 self.net_event(event.data, event.events);
             }
-            let until = self.until(found > 0 || !self.again.is_empty());
+            // Before it sleeps the rings are looked at once more; programs call it from then on.
+            let until = self.until(found > 0 || looks || !self.again.is_empty() || !self.rings.may_sleep());
             ready.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), until.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            self.rings.are_awake();
             let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
+            has_happened = found > 0 || !batch.is_empty();
             for event in &batch {
                 let (flags, token) = (event.flags, event.data.u64());
                 match token {
@@ -72,6 +74,7 @@ impl ServedProgram<'_> {
             }
             // Its room is used again.
             ready = batch;
+            had_news = self.take_rings();
             for _ in 0..self.again.len() {
                 let token = self.again.pop_front().expect("it was counted");
                 self.pump(token);
@@ -84,6 +87,30 @@ impl ServedProgram<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Counts why a library has left its ring, if it has.
+    pub(super) fn note_left(&self, relay: &mut Relay) {
+        if let Some(why) = relay.has_left() {
+            self.shown.note(|counts| counts.demoted(why));
+        }
+    }
+
+    /// Goes on with the connections whose rings have news; whether there were any.
+    pub(super) fn take_rings(&mut self) -> bool {
+        let mut tokens = Vec::new();
+        self.rings.take_news(&mut tokens);
+        for token in &tokens {
+            self.pump(*token);
+            let Some(Behind::Connection(relay)) = self.sockets.get(*token).map(|socket| &mut socket.behind) else {
+                continue;
+            };
+            if let Some(why) = relay.has_left() {
+                self.shown.note(|counts| counts.demoted(why));
+                self.show(*token);
+            }
+        }
+        !tokens.is_empty()
     }
 
     /// Resets the connections whose peers have taken nothing for too long, after the program's end. Each has a time of its own.
@@ -174,6 +201,7 @@ impl ServedProgram<'_> {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Connection(relay) = &mut socket.behind else { return };
         let flow = relay.pump(rustix::fd::AsFd::as_fd(&socket.own), &mut self.scratch, &mut self.room);
+        self.shown.came(self.room.take_counted());
         if self.room.was_short() {
             self.shown.note(|counts| counts.over_limit(limits::BYTES));
         }
