@@ -206,6 +206,16 @@ pub(crate) fn explained(view: &ProgramView) -> Vec<String> {
             counts.left_to_kernel
         ),
     ];
+    if counts.fast > 0 {
+        lines.push(format!(
+            "{program}: connections by the fast door: {}; {} of them left it{}; bytes past their sockets {}, through them {}",
+            counts.fast,
+            counts.demoted,
+            in_brackets(&counts.demotions),
+            counts.fast_bytes,
+            counts.pair_bytes
+        ));
+    }
     if counts.watches_moved > 0 {
         lines.push(format!(
             "{program}: epoll instances that watch such a socket in place of the engine's: {}",

@@ -47,6 +47,13 @@ pub(crate) use turns::{AskedTurns, Turns};
 /// The status of `--must-act`.
 const NOT_ACTING: u8 = 3;
 
+/// See [`RunArgs::door`].
+#[derive(Copy, Clone, PartialEq, Eq, clap::ValueEnum)]
+enum ProgramDoor {
+    Slow,
+    Fast,
+}
+
 /// Options of `napier run`.
 #[derive(clap::Args)]
 #[command(
@@ -82,6 +89,11 @@ pub(crate) struct RunArgs {
     /// datagram of the program that goes that way costs a held call
     #[arg(long, requires = "engine")]
     hold_sendto: bool,
+
+    /// By which door the program's connections go. fast: what it writes goes through memory that it shares with the engine, by a library that is
+    /// loaded into it; a static program goes by slow, through a pair of Unix sockets [default: slow]
+    #[arg(long, requires = "engine", value_name = "DOOR", hide_possible_values = true)]
+    door: Option<ProgramDoor>,
 
     /// Apply the mode to a process that runs already, and to its descendants, until it ends or this command is interrupted
     #[arg(long, value_name = "PID", conflicts_with_all = ["program", "target"])]

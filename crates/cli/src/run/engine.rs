@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
 use napier_door::EngineAt;
-use napier_linux::process::{HeldSends, Program, Signals};
+use napier_linux::process::{HeldSends, PreloadError, Program, Signals, ld_preload, sockets_preload_for};
 
 use super::live::pass_on;
-use super::{RunArgs, not_started, startable};
+use super::{ProgramDoor, RunArgs, not_started, startable};
 use crate::engine::explained;
 use crate::{ExitWith, Usage};
 
@@ -31,6 +31,14 @@ pub(super) fn run(args: &RunArgs, name: Option<&str>, interrupted: &AtomicBool) 
     }
     let mut command = Command::new(program);
     command.args(rest);
+    if args.door == Some(ProgramDoor::Fast) {
+        match sockets_preload_for(program) {
+            Ok(library) => _ = command.env("LD_PRELOAD", ld_preload(&library)),
+            // It goes on by the slow door.
+            Err(why @ PreloadError::NotLoadable { .. }) => crate::say::say(&[format!("slow door: {why}")]),
+            Err(why) => return Err(anyhow!("the fast door needs a library in the program: {why}")),
+        }
+    }
     let sends = if args.hold_sendto { HeldSends::Addressed } else { HeldSends::None };
     let page = engine.begin()?;
     let (mut running, held) = match Program::start_held(&mut command, &signals, (engine.pid(), &page), sends) {
