@@ -127,7 +127,7 @@ impl TimeWaits {
 }
 
 impl Tcp {
-    /// A connection waits out its end, and this is what stays of it. Owns no connection, and waits for none.
+    /// A connection waits out its end, and this is what stays of it. The connection may be in hand: no thread is waited for.
     pub(super) fn waits_out(&self, remnant: &Arc<Remnant>, now: Instant) {
         let waits = &self.time_waits;
         if let Some(older) = waits.find(&remnant.flow) {
