@@ -16,6 +16,8 @@ use crate::{NAME_BYTES_MAX, NAME_PREFIX, is_name};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of an answer: as many sockets as there can be.
 const PARTS_MAX: usize = 1 << 16;
+/// Engines that are asked whose they are.
+const ENGINES_MAX: usize = 64;
 /// Connections over which a program is handed over, one after the other, until one is answered.
 const ASKED_MAX: usize = 3;
 
@@ -136,6 +138,16 @@ impl EngineAt {
             return Err(DoorError::Stranger(name, user));
         }
         Ok(Self { socket, name, pid })
+    }
+
+    /// The engine of a process, if it serves programs in this network namespace and may be asked.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn of_process(pid: u32) -> Result<Option<Self>, DoorError> {
+        // One that has ended meanwhile, or is a stranger's, is not the one.
+        let mut found = names()?.into_iter().take(ENGINES_MAX).filter_map(|name| Self::find(Some(&name)).ok());
+        Ok(found.find(|engine| engine.pid == pid))
     }
 
     /// The engine's process; 0 if it is not to be seen from this pid namespace, where no program can be started on it.

@@ -134,7 +134,7 @@ impl App {
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Tab | KeyCode::Right => self.tab = (self.tab + 1) % tabs,
             KeyCode::BackTab | KeyCode::Left => self.tab = (self.tab + tabs - 1) % tabs,
-            KeyCode::Char(digit @ '1'..='6') => self.tab = (u32::from(digit) - u32::from('1')) as usize,
+            KeyCode::Char(digit @ '1'..='7') => self.tab = (u32::from(digit) - u32::from('1')) as usize,
             KeyCode::Char('>' | 's') => self.sort_by(1),
             KeyCode::Char('<' | 'S') => self.sort_by(-1),
             KeyCode::Char('r') => self.orders[self.tab].reverse ^= true,

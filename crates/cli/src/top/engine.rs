@@ -7,6 +7,7 @@ use napier_control::{AskError, Client};
 
 use super::Clock;
 use super::figures::{Figures, Key, label_of};
+use super::programs::ProgramsSource;
 use super::snapshot::{Context, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread, mode};
 use super::source::{Ended, FigureSource};
 
@@ -37,6 +38,7 @@ const SHOWN: [&str; 19] = [
 pub(super) struct EngineSource {
     name: String,
     client: Client,
+    programs: Option<ProgramsSource>,
 }
 
 impl EngineSource {
@@ -54,7 +56,8 @@ impl EngineSource {
             },
         };
         let client = Client::connect(&name)?;
-        Ok(Self { name, client })
+        let programs = ProgramsSource::of(&name);
+        Ok(Self { name, client, programs })
     }
 }
 
@@ -77,7 +80,9 @@ impl FigureSource for EngineSource {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(snapshot(&families))
+        let mut now = snapshot(&families);
+        now.programs = self.programs.as_ref().map_or_else(Vec::new, ProgramsSource::look);
+        Ok(now)
     }
 }
 
@@ -100,6 +105,7 @@ pub(super) fn snapshot(families: &[Family]) -> Snapshot {
         queues: queues(&figures),
         contexts,
         groups: groups(&figures),
+        programs: Vec::new(),
         notes,
     }
 }

@@ -3,7 +3,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `snapshot` | what is counted at a moment |
-//! | `source`, `engine`, `kernel`, `figures` | where that comes from |
+//! | `source`, `engine`, `programs`, `kernel`, `figures` | where that comes from |
 //! | `rows`, `layout`, `verdict` | two snapshots as tables, tables as text, what is wrong with them: pure |
 //! | `app`, `view` | the state of the view and how it looks: no terminal |
 //! | `live`, `screen` | the terminal, and that it is given back |
@@ -14,6 +14,7 @@ mod figures;
 mod kernel;
 mod layout;
 mod live;
+mod programs;
 mod rows;
 mod screen;
 mod snapshot;

@@ -2,7 +2,7 @@
 
 use CellFrom::{Number, Percent, Rate, Share, Text, Words};
 
-use super::snapshot::{Context, Count, Cpu, GroupCpu, Instance, Queue, Snapshot, Thread};
+use super::snapshot::{Context, Count, Cpu, GroupCpu, Instance, ProgramRow, Queue, Snapshot, Thread};
 
 /// A page of the view.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -13,11 +13,12 @@ pub(super) enum Tab {
     Queues,
     Contexts,
     Groups,
+    Programs,
 }
 
 impl Tab {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Instances, Self::Threads, Self::Cpus, Self::Queues, Self::Contexts, Self::Groups];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Instances, Self::Threads, Self::Cpus, Self::Queues, Self::Contexts, Self::Groups, Self::Programs];
 
     /// Its word, in the view and in JSON.
     pub(super) const fn name(self) -> &'static str {
@@ -28,6 +29,7 @@ impl Tab {
             Self::Queues => "queues",
             Self::Contexts => "contexts",
             Self::Groups => "groups",
+            Self::Programs => "programs",
         }
     }
 }
@@ -199,6 +201,22 @@ const GROUPS: &[Of<GroupCpu>] = &[
     of("VAIN/S", "vain_parks_per_s", Rate(|cpu| cpu.vain_parks)),
 ];
 
+const PROGRAMS: &[Of<ProgramRow>] = &[
+    of("PROGRAM", "program", Text(|row| &row.program)),
+    rank(3, of("RUN", "programs", Number(|now, _| figure(now.programs)))),
+    of("DOOR", "door", Text(|row| &row.door)),
+    of("MODE", "mode", Text(|row| &row.mode)),
+    of("Q", "queues", Text(|row| &row.queues)),
+    of("LISTEN", "listening", Number(|now, _| figure(now.listening))),
+    of("CONN", "connected", Number(|now, _| figure(now.connected))),
+    of("WAIT", "waiting", Number(|now, _| figure(now.waiting))),
+    of("ACCEPT/S", "accepted_per_s", Rate(|row| row.accepted)),
+    of("OPEN/S", "opened_per_s", Rate(|row| row.opened)),
+    of("HELD/S", "held_calls_per_s", Rate(|row| row.held)),
+    rank(2, of("KERNEL/S", "left_to_kernel_per_s", Rate(|row| row.left_to_kernel))),
+    rank(1, of("REFUSED/S", "refused_per_s", Rate(|row| row.refused))),
+];
+
 impl Thread {
     const fn times(&self) -> [Count; 3] {
         [self.cpu_ns, self.spinning_ns, self.lived_ns]
@@ -312,6 +330,7 @@ pub(super) fn tables(then: &Snapshot, now: &Snapshot) -> Vec<TopTable> {
         between.table(Tab::Contexts, CONTEXTS, (&now.contexts, &then.contexts), |a, b| a.number == b.number),
         between
             .table(Tab::Groups, GROUPS, (&now.groups, &then.groups), |a, b| (&a.group, &a.cpu) == (&b.group, &b.cpu)),
+        between.table(Tab::Programs, PROGRAMS, (&now.programs, &then.programs), |a, b| a.whole == b.whole),
     ]
 }
 

@@ -54,6 +54,14 @@ pub(in crate::top) fn snapshot(seconds: u64) -> Snapshot {
             ..Context::default()
         }],
         groups: vec![GroupCpu { group: "g".to_owned(), cpu: "3".to_owned(), queues: 2, ..GroupCpu::default() }],
+        programs: vec![ProgramRow {
+            program: "nginx".to_owned(),
+            whole: "/usr/sbin/nginx".to_owned(),
+            programs: 1,
+            connected: 9,
+            accepted: Some(30 * seconds),
+            ..ProgramRow::default()
+        }],
         notes: Vec::new(),
     }
 }
@@ -96,6 +104,9 @@ fn rates_are_per_second_and_shares_of_the_interval() {
     assert_eq!(number(table(&tables, Tab::Queues), 0, "waiting_pkts"), Some(12.0));
     assert_eq!(number(table(&tables, Tab::Contexts), 0, "events_per_wait"), Some(2.5));
     assert_eq!(*cell(table(&tables, Tab::Groups), 0, "doing"), Cell::Text("awake".to_owned()));
+    let programs = table(&tables, Tab::Programs);
+    assert_eq!((number(programs, 0, "connected"), number(programs, 0, "accepted_per_s")), (Some(9.0), Some(30.0)));
+    assert_eq!(number(programs, 0, "held_calls_per_s"), None);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub(super) struct Snapshot {
     pub(super) queues: Vec<Queue>,
     pub(super) contexts: Vec<Context>,
     pub(super) groups: Vec<GroupCpu>,
+    pub(super) programs: Vec<ProgramRow>,
     /// What is not shown, and why.
     pub(super) notes: Vec<String>,
 }
@@ -122,6 +123,30 @@ pub(super) struct GroupCpu {
     pub(super) cpu_ns: Count,
     pub(super) spinning_ns: Count,
     pub(super) lived_ns: Count,
+}
+
+/// Programs of a name that an engine serves.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub(super) struct ProgramRow {
+    /// The last part of the name.
+    pub(super) program: String,
+    /// All of it.
+    pub(super) whole: String,
+    pub(super) programs: u64,
+    /// Doors, modes and receive queues of their sockets.
+    pub(super) door: String,
+    pub(super) mode: String,
+    pub(super) queues: String,
+    /// Sockets now, and connections that wait to be accepted.
+    pub(super) listening: u64,
+    pub(super) connected: u64,
+    pub(super) waiting: u64,
+    pub(super) accepted: Count,
+    pub(super) opened: Count,
+    pub(super) held: Count,
+    pub(super) left_to_kernel: Count,
+    /// Options and calls, because of what the engine does not have or a limit.
+    pub(super) refused: Count,
 }
 
 /// The name of the mode that an engine's instance is set to; as `napier compare` calls them.

@@ -11,7 +11,7 @@ use super::layout::{cells, cut, heads, layout};
 use super::rows::{FigureKind, Tab};
 
 const HELP: &[(&str, &str)] = &[
-    ("1..6, Tab", "another table"),
+    ("1..7, Tab", "another table"),
     ("s, S", "sort by the next column, by the one before"),
     ("r", "the other way round"),
     ("/", "show rows with these letters; Esc: all rows"),

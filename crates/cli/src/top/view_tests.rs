@@ -35,7 +35,10 @@ fn a_view_of_eighty_columns() {
     let lines = seen(&mut app(), (80, 24));
     let text = lines.join("\n");
     assert!(lines[0].starts_with("napier top  engine 7  every 0.5 s"), "{text}");
-    assert!(lines[1].contains("1 instances") && lines[1].contains("6 groups"), "{text}");
+    assert!(
+        lines[1].contains("1 instances") && lines[1].contains("6 groups") && lines[1].contains("7 programs"),
+        "{text}"
+    );
     for word in ["DEVICE", "SUSP/S"] {
         assert!(lines[2].contains(word), "{word}: {text}");
     }
@@ -56,7 +59,7 @@ fn every_size_and_table_can_be_drawn() {
         let _ = seen(&mut app, size);
         app.take(snapshot(1));
         app.take(snapshot(2));
-        for key in ['1', '2', '3', '4', '5', '6', '?', '?', 'p', '/', 'x'] {
+        for key in ['1', '2', '3', '4', '5', '6', '7', '?', '?', 'p', '/', 'x'] {
             press(&mut app, key);
             let _ = seen(&mut app, size);
         }
