@@ -1,5 +1,6 @@
 //! `napier engine`: an engine that serves programs which were not changed (docs/engine-programs.md).
 
+mod containers;
 mod profile;
 
 use std::io::Write as _;
@@ -19,6 +20,7 @@ use serde_json::json;
 
 use crate::Usage;
 use crate::device::{EngineArgs, device};
+pub(crate) use containers::{KEEP, keep};
 use profile::DoorPart;
 
 /// Descriptors of an engine beside those of sockets.
@@ -59,8 +61,12 @@ pub(crate) struct StartArgs {
     #[arg(long)]
     for_all_users: bool,
 
+    /// Listen there for runtimes of containers, whose seccomp profiles name this socket as `listenerPath` (docs/engine-containers.md)
+    #[arg(long, value_name = "SOCKET")]
+    containers: Option<PathBuf>,
+
     /// A file that says all this, and which ports and networks are the engine's (docs/engine-programs.md)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["over", "ip", "mode", "name", "for_all_users", "EngineArgs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["over", "ip", "mode", "name", "for_all_users", "containers", "EngineArgs"])]
     profile: Option<PathBuf>,
 }
 
@@ -112,7 +118,7 @@ fn start_with(args: &StartArgs, part: DoorPart, interrupted: &AtomicBool) -> any
     napier_lab::serve::limits::raise_descriptors_to(SOCKETS_MAX * PROGRAMS_MAX + DESCRIPTORS);
     hold(&config, args.mode, interrupted, |one: &OneDevice| {
         let gateways = [false, true].map(|is_v6| config.gateway.is_some_and(|gateway| gateway.is_ipv6() == is_v6));
-        let door = Door::open(DoorConfig {
+        let mut door = Door::open(DoorConfig {
             name: name.clone(),
             engine: one.engine.clone(),
             netns: one.netns.clone(),
@@ -125,6 +131,9 @@ fn start_with(args: &StartArgs, part: DoorPart, interrupted: &AtomicBool) -> any
             mode: args.mode,
             for_all_users: args.for_all_users,
         })?;
+        if let Some(path) = &args.containers {
+            door.take_containers(containers::config(path))?;
+        }
         let mode = args.mode.map(|mode| format!(", mode {mode}")).unwrap_or_default();
         let line = format!("ready: {name} serves programs at {} on {}{mode}", config.ip, config.device.name());
         // The one that waits for the line may be gone; the engine goes on.

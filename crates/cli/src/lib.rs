@@ -136,6 +136,9 @@ enum Command {
     /// The load generator of `compare --over memif`, which starts it.
     #[command(name = napier_lab::compare::child::SUBCOMMAND, hide = true)]
     InternalLoad,
+    /// What keeps the calls of a container when its engine has ended: `engine start --containers` starts it.
+    #[command(name = engine::KEEP, hide = true)]
+    InternalKeep,
     /// The first process of a program that `compare` starts.
     #[command(name = napier_lab::compare::init::SUBCOMMAND, hide = true)]
     InternalInit {
@@ -288,6 +291,7 @@ pub fn main() -> ExitCode {
             napier_lab::compare::child::run(interrupted);
             Ok(())
         }
+        Command::InternalKeep => engine::keep(),
         Command::InternalInit { command } => return napier_lab::compare::init::run(&command),
     };
     ended(result, &interrupt)
@@ -299,8 +303,8 @@ fn changes_nothing(command: &Command) -> bool {
         Command::Host(host) => host.only_looks(),
         Command::Mode(mode) => mode.only_looks(),
         Command::Completions(_) | Command::Man(_) => true,
-        // Children of a comparison leave it to their parent.
-        Command::InternalLoad | Command::InternalInit { .. } => true,
+        // Children leave it to their parent.
+        Command::InternalLoad | Command::InternalKeep | Command::InternalInit { .. } => true,
         _ => false,
     }
 }

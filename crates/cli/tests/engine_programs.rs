@@ -2,6 +2,7 @@
 //! the other end.
 
 mod common;
+mod containers;
 #[path = "../../door/tests/peer/mod.rs"]
 mod peer;
 
@@ -51,6 +52,18 @@ impl Stand {
         said.read_line(&mut line).expect("it speaks");
         assert!(line.starts_with("ready"), "{args:?}: {line:?}");
         (running, said)
+    }
+
+    /// Runs something in the network namespace of the engine.
+    fn inside<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
+        self.pair.left().netns().run(act).expect("entered")
+    }
+
+    /// Ends the engine as a service manager does.
+    fn end(&mut self) {
+        let pid = self.engine.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill is there").success());
+        self.engine.0.wait().expect("its status");
     }
 
     fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
@@ -112,6 +125,12 @@ fn it_is_explained_what_was_held_and_what_stayed_with_the_kernel() {
     let said = String::from_utf8_lossy(&said);
     let name = python().rsplit('/').next().unwrap_or_default();
     assert!(said.contains(&format!("{name}: sockets of the engine: 1 listened")), "{said}");
+}
+
+/// How many numbers a process has in a line of its status.
+fn numbers_of(pid: u64, key: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix(key)).map_or(0, |line| line.split_whitespace().count())
 }
 
 /// Sets the loopback interface of the engine's namespace up; says so if that cannot be.

@@ -84,7 +84,7 @@ pub fn fuzz_calls(script: &[u8]) {
     for _ in 0..CALLS_MAX {
         let Some(which) = script.byte() else { break };
         let socket = &mut sockets[usize::from(which >> 4) % SOCKETS];
-        match which % 10 {
+        match which % 11 {
             0 => *socket = Modelled::new(socket.is_v6),
             1 => bind(socket, &mut script, &reach, &mut counts),
             2 => ask(socket, AskedOfSocket::Listen, Some(Stage::Listening)),
@@ -93,6 +93,7 @@ pub fn fuzz_calls(script: &[u8]) {
             6 => ask(socket, AskedOfSocket::Accept, None),
             7 => ask(socket, AskedOfSocket::SendTo, None),
             8 => ask(socket, AskedOfSocket::PeerName, None),
+            10 => ask(socket, AskedOfSocket::Receive, None),
             // The network: a handshake is over, or has failed.
             _ if socket.stage == Stage::Connecting => {
                 socket.stage = if which & 16 == 0 { Stage::Connected } else { Stage::Fresh };

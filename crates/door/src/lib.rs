@@ -13,6 +13,7 @@
 //! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
 //! | `program` | the thread of one program, which carries both out |
 //! | `server`, `client`, `wire` | the door itself: programs come in, sockets are shown |
+//! | `container` | programs that a runtime of containers brings |
 //!
 //! A program may say anything. Nothing that is read from its memory is believed or kept unbounded: at most [`SOCKETS_MAX`] sockets,
 //! [`HELD_MAX`] held calls, [`WAITING_MAX`] connections that wait and [`BYTES_MAX`] bytes, 64 KiB of one connection, beside what the engine's own buffers have. Its thread reads its memory alone.
@@ -21,17 +22,20 @@
 
 mod address;
 mod client;
+mod container;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod limits;
 mod program;
 mod relay;
 mod rules;
+mod served;
 mod server;
 mod view;
 mod wire;
 
 pub use client::{DoorError, EngineAt, ServedAt, ShownEngine};
+pub use container::{ContainersConfig, StartKeeper};
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use fuzz::fuzz_calls;

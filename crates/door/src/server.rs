@@ -1,6 +1,6 @@
 //! The door itself: where programs come in, and where their sockets are shown.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use napier_linux::Netns;
 use napier_linux::process::{HeldPage, Notifier, peer_of, wait_for_one};
 use napier_runtime::control::QueueGet;
 use napier_runtime::control::mode::Mode;
@@ -19,7 +20,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept
 
 use crate::program::{Offer, serve};
 use crate::rules::reach::Reach;
-use crate::view::{DoorCounts, ProgramView, ShownProgram};
+use crate::served::{Programs, of_served};
+use crate::view::{DoorCounts, ShownProgram};
 use crate::wire::{DoorReply, DoorRequest, PART_BYTES_MAX, REQUEST_BYTES_MAX, heard, say};
 use crate::{NAME_PREFIX, is_name};
 
@@ -36,8 +38,6 @@ const BEGIN_LOOKS_MAX: usize = 60;
 const BEGIN_LOOK: Duration = Duration::from_secs(1);
 /// What is kept of a program's name, in bytes.
 const PROGRAM_BYTES_MAX: usize = 64;
-/// Programs that have ended and whose counts are kept.
-const ENDED_MAX: usize = 64;
 /// Looks whether the threads of programs have ended, 10 ms apart.
 const ENDED_LOOKS_MAX: usize = 100;
 
@@ -64,6 +64,9 @@ pub enum OpenDoorError {
     /// No such name can be.
     #[error("`{0}` is no name of an engine: give letters, digits and -_.@: only, at most 64")]
     Name(String),
+    /// A socket at that path is another process's.
+    #[error("{0} is the socket of another engine: give another path, or end that one")]
+    PathInUse(String),
     /// It is taken.
     #[error("there is an engine named {0} in this network namespace already: give another name, or end that one")]
     InUse(String),
@@ -74,45 +77,18 @@ pub enum OpenDoorError {
 
 /// An open door. Dropping it closes it: programs that came in lose their connections.
 pub struct Door {
-    stop: Arc<OwnedFd>,
-    inside: Arc<Within>,
-    thread: Option<JoinHandle<()>>,
+    pub(crate) stop: Arc<OwnedFd>,
+    pub(crate) inside: Arc<Within>,
+    pub(crate) threads: Vec<JoinHandle<()>>,
 }
 
 /// Who came in.
-struct Within {
+pub(crate) struct Within {
     offer: Arc<Offer>,
     programs: Mutex<Programs>,
     next: AtomicUsize,
     /// Users whose requests are being answered, one for each request.
     clients: Mutex<Vec<u32>>,
-}
-
-#[derive(Default)]
-struct Programs {
-    served: Vec<(u64, String, Arc<ShownProgram>)>,
-    /// The last few that have ended, for those that started them.
-    ended: VecDeque<ProgramView>,
-}
-
-impl Programs {
-    fn end(&mut self, number: u64) {
-        let Some(at) = self.served.iter().position(|(other, ..)| *other == number) else { return };
-        let (number, program, shown) = self.served.swap_remove(at);
-        if self.ended.len() >= ENDED_MAX {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(ProgramView { number, program, is_served: false, counts: shown.counts() });
-    }
-
-    fn of_number(&self, number: u64) -> Option<ProgramView> {
-        let served = self.served.iter().find(|(other, ..)| *other == number).map(of_served);
-        served.or_else(|| self.ended.iter().find(|view| view.number == number).cloned())
-    }
-}
-
-fn of_served((number, program, shown): &(u64, String, Arc<ShownProgram>)) -> ProgramView {
-    ProgramView { number: *number, program: program.clone(), is_served: true, counts: shown.counts() }
 }
 
 impl Door {
@@ -145,7 +121,7 @@ impl Door {
         let (here, ends) = (inside.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("napier-door".to_owned());
         let thread = thread.spawn(move || here.take_clients(&listener, &ends))?;
-        Ok(Self { stop, inside, thread: Some(thread) })
+        Ok(Self { stop, inside, threads: vec![thread] })
     }
 }
 
@@ -153,7 +129,7 @@ impl Drop for Door {
     fn drop(&mut self) {
         // It has room: nothing else is written to it, and no thread reads it.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
         // A thread that reads a program's memory may wait for that program: it is not waited for without end.
@@ -279,28 +255,48 @@ impl Within {
         }
         let [held] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| "one descriptor has to come along".to_owned())?;
         let notifier = Notifier::new(held, page).map_err(|error| format!("its held calls: {error}"))?;
-        // Relaxed: numbers that differ.
-        let number = self.next.fetch_add(1, Ordering::Relaxed) as u64;
         let shown = Arc::<ShownProgram>::default();
-        {
-            let mut programs = self.programs();
-            if programs.served.len() >= PROGRAMS_MAX {
-                return Err(full());
-            }
-            programs.served.push((number, program.clone(), shown.clone()));
-        }
+        let number = self.note(&program, &shown).ok_or_else(full)?;
         let (here, ends) = (self.clone(), stop.clone());
-        let thread = std::thread::Builder::new().name("napier-program".to_owned()).spawn(move || {
-            let left = serve(&here.offer, &program, notifier, &shown, &ends);
-            here.programs().end(number);
-            // The engine may end, and the program live on.
-            drop((here, shown, ends));
-            left.let_all_go_on();
-        });
+        let thread = std::thread::Builder::new().name("napier-program".to_owned());
+        let thread = thread.spawn(move || here.follow((number, &program), notifier, None, shown, ends));
         thread.map(|_| number).map_err(|error| {
-            self.programs().served.retain(|(other, ..)| *other != number);
+            self.forget(number);
             format!("starting a thread: {error}")
         })
+    }
+
+    /// Takes note of a program, which has this number from now on; `None`: as many are served as can be.
+    pub(crate) fn note(&self, program: &str, shown: &Arc<ShownProgram>) -> Option<u64> {
+        let mut programs = self.programs();
+        if programs.served.len() >= PROGRAMS_MAX {
+            return None;
+        }
+        // Relaxed: numbers that differ.
+        let number = self.next.fetch_add(1, Ordering::Relaxed) as u64;
+        programs.served.push((number, program.to_owned(), shown.clone()));
+        Some(number)
+    }
+
+    /// As if it had not been noted.
+    pub(crate) fn forget(&self, number: u64) {
+        self.programs().served.retain(|(other, ..)| *other != number);
+    }
+
+    /// The life of a program's thread, in the network namespace of the program if that is another.
+    pub(crate) fn follow(
+        self: Arc<Self>,
+        (number, program): (u64, &str),
+        notifier: Notifier,
+        place: Option<&Netns>,
+        shown: Arc<ShownProgram>,
+        stop: Arc<OwnedFd>,
+    ) {
+        let left = serve(&self.offer, program, notifier, place, &shown, &stop);
+        self.programs().end(number);
+        // The engine may end, and the program live on.
+        drop((self, shown, stop));
+        left.let_all_go_on();
     }
 
     /// The receive queues of the engine's devices by their NAPI instances.

@@ -27,7 +27,7 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 128 << 10;
 /// What of that sockets fill, so that the rest has room.
 pub(crate) const PART_BYTES_MAX: usize = 32 << 10;
 /// Descriptors that come along with one packet.
-const FDS_MAX: usize = 4;
+pub(crate) const FDS_MAX: usize = 4;
 
 /// What a client asks for.
 #[derive(Serialize, Deserialize)]
@@ -72,20 +72,25 @@ pub(crate) fn say(to: impl AsFd, what: &impl Serialize, fds: &[BorrowedFd<'_>]) 
 /// # Errors
 /// `UnexpectedEof`: it has closed the connection; `InvalidData`: it says something else.
 pub(crate) fn heard<T: DeserializeOwned>(from: impl AsFd, bytes_max: usize) -> io::Result<(T, Vec<OwnedFd>)> {
+    let mut text = vec![0; bytes_max];
+    let (count, fds) = part(from, &mut text)?;
+    if count == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let said = serde_json::from_slice(&text[..count]).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok((said, fds))
+}
+
+/// Some bytes, and at most a few descriptors that come along; no bytes: the other side has closed the connection.
+pub(crate) fn part(from: impl AsFd, into: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut text = vec![0; bytes_max];
-    let got = recvmsg(from, &mut [io::IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let got = recvmsg(from, &mut [io::IoSliceMut::new(into)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     let fds = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    let fds = fds.flatten().collect();
-    if got.bytes == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let said = serde_json::from_slice(&text[..got.bytes]).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok((said, fds))
+    Ok((got.bytes, fds.flatten().collect()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod fast;
 mod killed;
 mod peer;
+mod wildcard;
 
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -417,6 +417,60 @@ def goes_on(port):
     loopback()
 
 
+def unconnected(one):
+    """What Python's ssl looks for."""
+    one.setblocking(False)
+    try:
+        return one.recv(1)
+    except OSError as error:
+        return name(error)
+    finally:
+        one.setblocking(True)
+
+
+def wildcard(port):
+    """Over loopback three times, over the wire once, and from a port of its own to both."""
+    got = []
+    for family, to in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
+        s = socket.socket(family)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(('', 7001))
+        s.listen()
+        if len(got) == 0:
+            c = socket.create_connection((to, 7001))
+        else:
+            c = socket.socket(family)
+            threading.Thread(target=lambda c=c, to=to: (time.sleep(0.05), c.connect((to, 7001)))).start()
+            if len(got) == 1:
+                select.select([s], [], [], 20)
+        a, _ = s.accept()
+        a.sendall(b'%d' % len(got))
+        a.close()
+        got.append(c.recv(1))
+        c.close()
+        if len(got) < 3:
+            s.close()
+    taken = socket.socket()
+    try:
+        taken.bind(('', 7001))
+        refused = None
+    except OSError as error:
+        refused = name(error)
+    there = []
+    for to in (('127.0.0.1', 7001), (PEER, port)):
+        one = socket.socket()
+        one.bind(('', 0))
+        own = one.getsockname()[1]
+        one.connect(to)
+        there.append(one.getsockname()[1] == own)
+    a, _ = s.accept()
+    a.close()
+    print('ready', got, refused, *there, unconnected(socket.socket()), unconnected(s))
+    c, peer = s.accept()
+    echo(c)
+    print(peer[0].removeprefix('::ffff:'), 'over')
+
+
 if __name__ == '__main__':
     sys.stdout.reconfigure(line_buffering=True)
     globals()[sys.argv[1]](*map(int, sys.argv[2:]))

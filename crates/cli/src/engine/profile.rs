@@ -46,6 +46,7 @@ struct ProfileFile {
     gateway: Option<Spanned<String>>,
     role: Option<Spanned<String>>,
     secret: Option<Spanned<String>>,
+    containers: Option<Spanned<String>>,
     #[serde(default)]
     for_all_users: bool,
     #[serde(default)]
@@ -118,6 +119,7 @@ fn options(file: &ProfileFile) -> Vec<(&'static str, String, usize)> {
         ("gateway", file.gateway.as_ref().map(text)),
         ("role", file.role.as_ref().map(text)),
         ("secret", file.secret.as_ref().map(text)),
+        ("containers", file.containers.as_ref().map(text)),
     ];
     all.into_iter().filter_map(|(option, value)| value.map(|(value, at)| (option, value, at))).collect()
 }

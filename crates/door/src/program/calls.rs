@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall, Watches};
 use napier_ring::outbox::LIBRARY_LEVEL;
-use napier_runtime::socket::{ReusePort, TcpListener};
+use napier_runtime::socket::TcpListener;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
 use super::ServedProgram;
 use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
+use super::twin::{PORTS_MAX, listen_at, twin_at};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::limits;
 use crate::rules::options::KeptOptions;
 use crate::rules::reach::Whose;
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 
-/// Connections that may wait in the engine, whatever a program asks for; as many as it asks for wait here, within bounds.
-const ENGINE_BACKLOG: usize = 256;
+/// Connections that may wait here, whatever a program asks for.
 const BACKLOG_MAX: i32 = 4096;
 
 /// A call, the socket it is about, and a copy of the program's end, which must not outlive the answer.
@@ -76,6 +76,7 @@ impl ServedProgram<'_> {
             SocketCall::GetPeerName => self.peer_name(&about),
             SocketCall::GetSockOpt => self.get_option(&about),
             SocketCall::SetSockOpt => self.set_option(&about),
+            SocketCall::RecvFrom => self.receive(&about),
             SocketCall::SendTo => self.send_to(about),
         }
     }
@@ -248,34 +249,38 @@ impl ServedProgram<'_> {
                 return Err(libc::EACCES);
             }
         }
-        let listener = match self.listener(token, address) {
+        let is_wildcard = address.ip().is_unspecified();
+        let (listener, twin) = match self.listener(token, address, held.tid()) {
             // The program may have closed what has the place, and this thread not have heard of it.
-            Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {
+            Err(libc::EADDRINUSE) => {
                 self.look_for_closed();
-                self.listener(token, address)
+                self.listener(token, address, held.tid())
             }
             other => other,
-        };
-        let listener = listener.map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))?;
-        let is_any = address.ip().is_unspecified() && address.port() == 0;
+        }?;
         let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
-        socket.behind = Behind::Place { listener, is_any };
+        socket.behind = Behind::Place { listener, is_any: is_wildcard && address.port() == 0, twin };
         Ok(())
     }
 
-    fn listener(&mut self, token: u64, address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = self.sockets.get(token).ok_or(io::ErrorKind::NotFound)?;
-        let reuse = if socket.options.reuse_port() { ReusePort::Hash } else { ReusePort::No };
-        let only_v6 = socket.is_v6 && socket.options.only_v6();
-        let mut builder =
-            TcpListener::builder().backlog(ENGINE_BACKLOG).reuse_port(reuse).only_v6(only_v6).nonblocking(true);
-        if let Some(bytes) = socket.options.buffer(libc::SO_RCVBUF) {
-            builder = builder.rcvbuf(bytes);
+    /// A place at the engine and, for a wildcard, one of the kernel at the same port.
+    fn listener(&mut self, token: u64, address: SocketAddr, tid: u32) -> Result<(TcpListener, Option<OwnedFd>), i32> {
+        for _ in 0..PORTS_MAX {
+            let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
+            let listener = socket.listener(&self.offer.netns, address);
+            let listener = listener.map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))?;
+            if !address.ip().is_unspecified() {
+                return Ok((listener, None));
+            }
+            let port = listener.local_addr().map_or(address.port(), |local| local.port());
+            match twin_at(socket, tid, SocketAddr::new(address.ip(), port)) {
+                Ok(twin) => return Ok((listener, twin)),
+                // The engine chose one that the kernel has given.
+                Err(libc::EADDRINUSE) if address.port() == 0 => {}
+                Err(error) => return Err(error),
+            }
         }
-        if let Some(bytes) = socket.options.buffer(libc::SO_SNDBUF) {
-            builder = builder.sndbuf(bytes);
-        }
-        builder.bind(&self.offer.netns, address)
+        Err(libc::EADDRINUSE)
     }
 
     fn listen(&mut self, about: About) {
@@ -307,20 +312,26 @@ impl ServedProgram<'_> {
     fn begin_to_listen(&mut self, token: u64, wanted: usize) -> Result<(), i32> {
         let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
         match std::mem::replace(&mut socket.behind, Behind::Nothing) {
-            Behind::Place { listener, .. } => {
+            Behind::Place { listener, twin, .. } => {
                 let watched = self.context.add(&listener, super::connect::WATCHED, token);
+                let of_twin = twin.as_ref().map_or(Ok(()), |twin| listen_at(&self.epoll, twin, token, wanted));
                 let listening = Listening {
                     listener,
+                    twin,
                     backlog: wanted,
                     waiting: Default::default(),
                     announced: 0,
                     accepts: Default::default(),
                 };
                 socket.behind = Behind::Listener(Box::new(listening));
-                watched.map_err(|_| libc::ENOBUFS)
+                watched.map_err(|_| libc::ENOBUFS).and(of_twin)
             }
             Behind::Listener(mut listening) => {
                 listening.backlog = wanted;
+                if let Some(twin) = &listening.twin {
+                    // Another backlog at best.
+                    let _ = rustix::net::listen(twin, i32::try_from(wanted).unwrap_or(BACKLOG_MAX));
+                }
                 socket.behind = Behind::Listener(listening);
                 Ok(())
             }
@@ -342,7 +353,14 @@ impl ServedProgram<'_> {
         } else {
             0
         };
-        let made = Notifier::kernel_socket(held.tid(), domain, libc::SOCK_STREAM | flags);
+        // One that is bound to a wildcard has one, with the port.
+        let made = match socket.behind {
+            Behind::Place { twin: Some(ref twin), .. } => {
+                let wanted = if flags == 0 { OFlags::empty() } else { OFlags::NONBLOCK };
+                fcntl_setfl(twin, wanted).map_err(io::Error::from).and_then(|()| twin.try_clone())
+            }
+            _ => Notifier::kernel_socket(held.tid(), domain, libc::SOCK_STREAM | flags),
+        };
         let close_on_exec = Notifier::closes_on_exec(held.tid(), held.int(0));
         // Programs that block watch nothing that they wait for themselves.
         let watches = if flags == 0 { Watches::default() } else { self.notifier.watches(&held, held.int(0), inode) };

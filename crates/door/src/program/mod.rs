@@ -10,6 +10,7 @@ mod settings;
 mod socket;
 mod timed;
 mod turn;
+mod twin;
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,12 +19,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use napier_linux::Netns;
 use napier_linux::process::{Given, HeldSocketCall, Notifier, wait_for_one};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::EventContext;
 use napier_runtime::socket::{NetNs, SocketOption};
 use rustix::event::epoll;
+use rustix::net::sockopt::set_socket_linger;
 
 use crate::limits::SOCKETS_MAX;
 use crate::relay::{CHUNK_BYTES, Room};
@@ -32,6 +35,7 @@ use crate::view::{ShownProgram, SocketView};
 use rings::ProgramRings;
 use socket::{Behind, LastErrors, ProgramSocket, Sockets};
 use timed::Timed;
+use twin::Arrived;
 
 /// What all programs have of the engine.
 pub(crate) struct Offer {
@@ -67,16 +71,21 @@ struct ServedProgram<'n> {
     is_over: bool,
 }
 
-/// Serves a program until nothing of it runs any more, or `stop` can be read. What it still calls is for [`Goodbye::let_all_go_on`].
+/// Serves a program until nothing of it runs any more, or `stop` can be read; in the network namespace `place`, if it is another than the engine's. What it still calls is for [`Goodbye::let_all_go_on`].
 pub(crate) fn serve(
     offer: &Arc<Offer>,
     name: &str,
     mut notifier: Notifier,
+    place: Option<&Netns>,
     shown: &Arc<ShownProgram>,
     stop: &OwnedFd,
 ) -> Goodbye {
     let _counted = offer.engine.count_thread("door", None);
     let served = catch_unwind(AssertUnwindSafe(|| -> io::Result<()> {
+        if let Some(place) = place {
+            // What the program gets of the kernel's is of its own namespace from here on.
+            place.enter().map_err(io::Error::other)?;
+        }
         let mut served = ServedProgram::new(offer, name, &mut notifier, shown, stop)?;
         served.run()
     }));
@@ -93,6 +102,11 @@ pub(crate) fn serve(
 pub(crate) struct Goodbye(Notifier);
 
 impl Goodbye {
+    /// One that never was served.
+    pub(crate) const fn of(notifier: Notifier) -> Self {
+        Self(notifier)
+    }
+
     /// What is left of the program goes on with the kernel's sockets, as long as it and this process live: a call without an answer would wait
     /// for ever. When this process has ended the keeper does the same.
     pub(crate) fn let_all_go_on(mut self) {
@@ -178,8 +192,11 @@ impl<'n> ServedProgram<'n> {
             Behind::Listener(listening) => {
                 self.waiting -= listening.waiting.len();
                 // As those that no program accepts (`net/ipv4/inet_connection_sock.c inet_csk_listen_stop`).
-                for (stream, _) in &listening.waiting {
-                    let _ = stream.set_linger(Some(Duration::ZERO));
+                for (arrived, _) in &listening.waiting {
+                    let _ = match arrived {
+                        Arrived::Engine(stream) => stream.set_linger(Some(Duration::ZERO)),
+                        Arrived::Kernel(fd) => set_socket_linger(fd, Some(Duration::ZERO)).map_err(io::Error::from),
+                    };
                 }
                 listening.accepts.into()
             }

@@ -57,6 +57,16 @@ impl ServedProgram<'_> {
         self.answer(about.held, written.map(|()| 0));
     }
 
+    /// `recvfrom` with room for a byte, by which Python's `ssl` looks whether a socket has no connection: the pair has one in any case, and what a listener
+    /// has there is not the program's. Source: `net/ipv4/tcp.c` `tcp_recvmsg_locked`.
+    pub(super) fn receive(&mut self, about: &About) {
+        let socket = self.sockets.get(about.token).expect("it was found");
+        match verdict(socket.stage(), AskedOfSocket::Receive) {
+            Verdict::Refuse(error) => self.answer(about.held, Err(error)),
+            Verdict::Act | Verdict::Done | Verdict::Wait | Verdict::HandOver => self.leave_to_kernel(about.held),
+        }
+    }
+
     pub(super) fn peer_name(&mut self, about: &About) {
         let socket = self.sockets.get(about.token).expect("it was found");
         let is_v6 = socket.is_v6;
@@ -112,6 +122,10 @@ impl ServedProgram<'_> {
         // Those of the pair, too: they go along with what comes from this socket.
         let socket = self.sockets.get(about.token).expect("it was found");
         let noted = socket.options.note(level, name, value);
+        if let Some(twin) = socket.twin() {
+            // Connections that come there have it from there.
+            let _ = Notifier::set_option(twin, level, name, value);
+        }
         if noted.is_ok()
             && let Some(stream) = socket.stream()
         {

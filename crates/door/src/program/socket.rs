@@ -6,14 +6,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use napier_linux::process::HeldSocketCall;
-use napier_runtime::socket::{TcpListener, TcpStream};
+use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
+use super::twin::Arrived;
 use crate::limits::SOCKETS_MAX;
 use crate::relay::Relay;
 use crate::rules::Stage;
 use crate::rules::options::KeptOptions;
+
+/// Connections that may wait in the engine, whatever a program asks for; as many as it asks for wait here, within bounds.
+const ENGINE_BACKLOG: usize = 256;
 
 /// What stands behind a program's socket.
 pub(super) enum Behind {
@@ -22,6 +26,8 @@ pub(super) enum Behind {
     Place {
         listener: TcpListener,
         is_any: bool,
+        /// Of a wildcard.
+        twin: Option<OwnedFd>,
     },
     Listener(Box<Listening>),
     Handshake {
@@ -37,9 +43,11 @@ pub(super) enum Behind {
 /// A socket that listens.
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
+    /// Of a wildcard: what listens at the kernel's interfaces.
+    pub(super) twin: Option<OwnedFd>,
     /// Connections that may wait here.
     pub(super) backlog: usize,
-    pub(super) waiting: VecDeque<(TcpStream, SocketAddr)>,
+    pub(super) waiting: VecDeque<(Arrived, SocketAddr)>,
     /// Bytes in the pair, one for each of the first of them: it has room for a few hundred, so at most as many as wait.
     pub(super) announced: usize,
     /// `accept` calls without a connection yet, the oldest first.
@@ -72,7 +80,8 @@ impl ProgramSocket {
     pub(super) const fn stage(&self) -> Stage {
         match &self.behind {
             Behind::Nothing => Stage::Fresh,
-            Behind::Place { is_any, .. } => Stage::Bound { is_any: *is_any },
+            // A twin has the port as well: the kernel can send from it.
+            Behind::Place { is_any, twin, .. } => Stage::Bound { is_any: *is_any || twin.is_some() },
             Behind::Listener(_) => Stage::Listening,
             Behind::Handshake { .. } => Stage::Connecting,
             Behind::Connection(_) => Stage::Connected,
@@ -108,6 +117,29 @@ impl ProgramSocket {
                 Some(libc::EINPROGRESS)
             }
             Behind::Nothing | Behind::Place { .. } | Behind::Connection(_) => None,
+        }
+    }
+
+    /// A place at the engine, with what was set on this.
+    pub(super) fn listener(&self, netns: &NetNs, address: SocketAddr) -> io::Result<TcpListener> {
+        let reuse = if self.options.reuse_port() { ReusePort::Hash } else { ReusePort::No };
+        let only_v6 = self.is_v6 && self.options.only_v6();
+        let mut builder =
+            TcpListener::builder().backlog(ENGINE_BACKLOG).reuse_port(reuse).only_v6(only_v6).nonblocking(true);
+        if let Some(bytes) = self.options.buffer(libc::SO_RCVBUF) {
+            builder = builder.rcvbuf(bytes);
+        }
+        if let Some(bytes) = self.options.buffer(libc::SO_SNDBUF) {
+            builder = builder.sndbuf(bytes);
+        }
+        builder.bind(netns, address)
+    }
+
+    pub(super) fn twin(&self) -> Option<&OwnedFd> {
+        match &self.behind {
+            Behind::Place { twin, .. } => twin.as_ref(),
+            Behind::Listener(listening) => listening.twin.as_ref(),
+            Behind::Nothing | Behind::Handshake { .. } | Behind::Connection(_) => None,
         }
     }
 

@@ -11,6 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::ServedProgram;
 use super::socket::{Behind, inode};
+use super::twin::OF_TWIN;
 use crate::limits;
 use crate::relay::{CHUNK_BYTES, Flow, Relay};
 
@@ -180,8 +181,11 @@ impl ServedProgram<'_> {
         }
     }
 
-    /// The engine's end of a pair has something.
+    /// The engine's end of a pair has something, or a listener of the kernel.
     fn pair_event(&mut self, token: u64, events: EventFlags) {
+        if token & OF_TWIN != 0 {
+            return self.take_connections(token & !OF_TWIN);
+        }
         let Some(socket) = self.sockets.get(token) else { return };
         match &mut socket.behind {
             Behind::Connection(relay) => {

@@ -46,6 +46,8 @@ pub(crate) enum AskedOfSocket {
     /// `connect` with `AF_UNSPEC`.
     Dissolve,
     PeerName,
+    /// `recvfrom`.
+    Receive,
     /// `sendto` with an address, which TCP ignores once there is a connection.
     SendTo,
 }
@@ -67,7 +69,7 @@ pub(crate) enum Verdict {
 }
 
 /// The table. Source: `net/ipv4/af_inet.c` `__inet_bind`, `inet_listen`, `__inet_stream_connect`, `inet_getname`;
-/// `net/ipv4/inet_connection_sock.c` `inet_csk_accept`; `net/ipv4/tcp.c` `tcp_sendmsg_locked`, `net/core/stream.c` `sk_stream_wait_connect`.
+/// `net/ipv4/inet_connection_sock.c` `inet_csk_accept`; `net/ipv4/tcp.c` `tcp_sendmsg_locked`, `tcp_recvmsg_locked`, `net/core/stream.c` `sk_stream_wait_connect`.
 pub(crate) const fn verdict(stage: Stage, asked: AskedOfSocket) -> Verdict {
     use Verdict::{Act, Done, HandOver, Refuse, Wait};
     match (stage, asked) {
@@ -103,6 +105,10 @@ pub(crate) const fn verdict(stage: Stage, asked: AskedOfSocket) -> Verdict {
         (Stage::Fresh | Stage::Bound { .. } | Stage::Listening | Stage::Connecting, AskedOfSocket::PeerName) => {
             Refuse(libc::ENOTCONN)
         }
+
+        // What the pair says.
+        (Stage::Connecting | Stage::Connected, AskedOfSocket::Receive) => Act,
+        (Stage::Fresh | Stage::Bound { .. } | Stage::Listening, AskedOfSocket::Receive) => Refuse(libc::ENOTCONN),
 
         (Stage::Connected, AskedOfSocket::SendTo) => Act,
         (Stage::Connecting, AskedOfSocket::SendTo) => Wait,

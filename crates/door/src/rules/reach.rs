@@ -24,8 +24,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Where a socket is bound: the engine's addresses and the wildcards are the engine's. A wildcard does not take what comes over the kernel's
-    /// interfaces.
+    /// Where a socket is bound: the engine's addresses and the wildcards are the engine's. What comes to a wildcard over the kernel's
+    /// interfaces is for its twin.
     pub(crate) fn of_own(&self, address: SocketAddr) -> Whose {
         let has_port = self.ports.is_empty() || self.ports.iter().any(|ports| ports.contains(&address.port()));
         if self.has_address(address.ip()) && has_port { Whose::Engine } else { Whose::Kernel }

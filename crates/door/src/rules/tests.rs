@@ -12,7 +12,7 @@ const STAGES: [Stage; 6] = [
     Stage::Connected,
 ];
 
-const ASKED: [AskedOfSocket; 11] = [
+const ASKED: [AskedOfSocket; 12] = [
     AskedOfSocket::Bind(Whose::Engine),
     AskedOfSocket::Bind(Whose::Kernel),
     AskedOfSocket::Listen,
@@ -24,6 +24,7 @@ const ASKED: [AskedOfSocket; 11] = [
     AskedOfSocket::Dissolve,
     AskedOfSocket::PeerName,
     AskedOfSocket::SendTo,
+    AskedOfSocket::Receive,
 ];
 
 /// One row for each stage, one column for each of `ASKED`.
@@ -37,12 +38,25 @@ fn each_call_in_each_state_has_its_answer() {
     let cannot = Refuse(libc::EOPNOTSUPP);
     let pipe = Refuse(libc::EPIPE);
     let table = [
-        [Act, HandOver, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected, pipe],
-        [inval, inval, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected, pipe],
-        [inval, inval, Act, inval, Act, Act, unreachable, unreachable, Done, not_connected, pipe],
-        [inval, inval, Act, Act, is_connected, is_connected, is_connected, is_connected, cannot, not_connected, pipe],
-        [inval, inval, inval, inval, Wait, already, Wait, already, cannot, not_connected, Wait],
-        [inval, inval, inval, inval, is_connected, is_connected, is_connected, is_connected, cannot, Act, Act],
+        [Act, HandOver, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected, pipe, not_connected],
+        [inval, inval, Act, inval, Act, Act, HandOver, HandOver, Done, not_connected, pipe, not_connected],
+        [inval, inval, Act, inval, Act, Act, unreachable, unreachable, Done, not_connected, pipe, not_connected],
+        [
+            inval,
+            inval,
+            Act,
+            Act,
+            is_connected,
+            is_connected,
+            is_connected,
+            is_connected,
+            cannot,
+            not_connected,
+            pipe,
+            not_connected,
+        ],
+        [inval, inval, inval, inval, Wait, already, Wait, already, cannot, not_connected, Wait, Act],
+        [inval, inval, inval, inval, is_connected, is_connected, is_connected, is_connected, cannot, Act, Act, Act],
     ];
     for (stage, row) in STAGES.into_iter().zip(table) {
         for (asked, expected) in ASKED.into_iter().zip(row) {

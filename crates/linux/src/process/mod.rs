@@ -11,6 +11,7 @@
 
 mod accepted;
 mod child;
+mod kept;
 mod library;
 mod look;
 mod met;
@@ -30,6 +31,7 @@ pub use crate::descriptors::{
     ProgramSettings, RingValue, SocketValue,
 };
 pub use child::{Ended, Program};
+pub use kept::keep_for_parent;
 pub use met::{Library, LibraryCounts, Meeting, library_in};
 pub use notifier::{CallMemory, Given, HeldPage, HeldSends, HeldSocketCall, Notifier, SocketCall, Watches};
 pub use preload::{

@@ -33,7 +33,7 @@ pub(crate) const ENABLE_RINGS: i32 = libc::SYS_io_uring_register as i32;
 pub(crate) const MAKE_RING: i32 = libc::SYS_io_uring_setup as i32;
 /// Calls on sockets that are answered by another than the kernel. `ioctl` is not among them: `FIONREAD` and `SIOCOUTQ` of a pair of Unix sockets
 /// are right as they are.
-pub(crate) const OF_SOCKETS: [i32; 11] = [
+pub(crate) const OF_SOCKETS: [i32; 12] = [
     SOCKET,
     libc::SYS_bind as i32,
     libc::SYS_listen as i32,
@@ -44,8 +44,11 @@ pub(crate) const OF_SOCKETS: [i32; 11] = [
     libc::SYS_getpeername as i32,
     libc::SYS_getsockopt as i32,
     libc::SYS_setsockopt as i32,
+    RECVFROM,
     MAKE_RING,
 ];
+/// `recvfrom`, which is held only if it has room for one byte: how a program looks whether a socket has a connection.
+pub(crate) const RECVFROM: i32 = libc::SYS_recvfrom as i32;
 /// `sendto`, which is held only if it names an address.
 pub(crate) const SENDTO: i32 = libc::SYS_sendto as i32;
 /// `IORING_REGISTER_ENABLE_RINGS`, and the same with a ring that the thread has registered (`IORING_REGISTER_USE_REGISTERED_RING`).
@@ -74,11 +77,13 @@ const ARCH_AT: u32 = 4;
 /// The lower half of the first argument, and of the second.
 const DOMAIN_AT: u32 = 16;
 const SECOND_AT: u32 = 24;
+/// The two halves of the third argument, as below.
+const THIRD_AT: [u32; 2] = [32, 36];
 /// The two halves of the fifth argument: the lower one first, in both instruction sets.
 const FIFTH_AT: [u32; 2] = [48, 52];
 
 /// A filter that holds those calls, `socket` only for IPv4 and IPv6, `io_uring_register` only to enable a ring, `sendto` only with an address that is
-/// not null, `epoll_create1` only if it is the program's and not that of the library in it. Another instruction set's calls, and those of x32, pass.
+/// not null, `recvfrom` only with room for one byte, `epoll_create1` only if it is the program's and not that of the library in it. Another instruction set's calls, and those of x32, pass.
 fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_USER_NOTIF};
     let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
@@ -108,6 +113,15 @@ fn filter(calls: &[i32]) -> Vec<libc::sock_filter> {
             program.push(is(0, 0, 2));
             program.push(load(high));
             program.push(is(0, 1, 0));
+            program.push(answer(SECCOMP_RET_USER_NOTIF));
+            program.push(answer(SECCOMP_RET_ALLOW));
+        } else if *call == RECVFROM {
+            let [low, high] = THIRD_AT;
+            program.push(is(call.cast_unsigned(), 0, 6));
+            program.push(load(low));
+            program.push(is(1, 0, 3));
+            program.push(load(high));
+            program.push(is(0, 0, 1));
             program.push(answer(SECCOMP_RET_USER_NOTIF));
             program.push(answer(SECCOMP_RET_ALLOW));
         } else if *call == EPOLL_CREATE1 {
@@ -166,7 +180,8 @@ fn install(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-fn pass(to: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+/// Passes a descriptor along.
+pub(crate) fn pass(to: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
@@ -208,8 +223,10 @@ pub(crate) fn receive(listener: BorrowedFd<'_>, found: &mut libc::seccomp_notif)
         let gone = [libc::ENOENT, libc::EINTR].contains(&error.raw_os_error().unwrap_or(0));
         return if gone { Ok(None) } else { Err(error) };
     }
-    let libc::seccomp_data { nr, args, .. } = found.data;
-    Ok(Some(Call { id: found.id, tid: found.pid, number: nr, arguments: args }))
+    let libc::seccomp_data { nr, args, arch, .. } = found.data;
+    // Another program's filter may hold calls of another instruction set, whose numbers mean other calls.
+    let number = if arch == ARCH { nr } else { -1 };
+    Ok(Some(Call { id: found.id, tid: found.pid, number, arguments: args }))
 }
 
 /// Whether the call still waits: its thread is the one that was named then.
@@ -314,6 +331,7 @@ mod tests {
         let with_sends: Vec<i32> = OF_SOCKETS.into_iter().chain([SENDTO]).collect();
         let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
         let at = |address| [3, 0x1000, 8, 0, address, 16];
+        let room = |bytes: u64| [3, 0x1000, bytes, 0, 0, 0];
         let domain = |domain: i32| [u64::from(domain.cast_unsigned()), 1, 0, 0, 0, 0];
         // With `sendto` in the list, and without.
         let table = [
@@ -321,6 +339,11 @@ mod tests {
             (SENDTO, at(0x7fff_0000), HELD, ALLOW),
             (SENDTO, at(0x7fff_0000_0000), HELD, ALLOW),
             (SENDTO, at(0x7fff_1234_5678), HELD, ALLOW),
+            (RECVFROM, room(1), HELD, HELD),
+            (RECVFROM, room(0), ALLOW, ALLOW),
+            (RECVFROM, room(2), ALLOW, ALLOW),
+            (RECVFROM, room(1 << 32 | 1), ALLOW, ALLOW),
+            (RECVFROM, room(65_536), ALLOW, ALLOW),
             (SOCKET, domain(libc::AF_INET), HELD, HELD),
             (SOCKET, domain(libc::AF_INET6), HELD, HELD),
             (SOCKET, domain(libc::AF_UNIX), ALLOW, ALLOW),

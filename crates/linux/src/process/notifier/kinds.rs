@@ -50,6 +50,8 @@ pub enum SocketCall {
     GetSockOpt,
     /// `setsockopt`.
     SetSockOpt,
+    /// `recvfrom` with room for one byte.
+    RecvFrom,
     /// `sendto` with an address, if that was asked for ([`HeldSends`]).
     SendTo,
 }
@@ -66,7 +68,7 @@ pub enum HeldSends {
 }
 
 impl SocketCall {
-    const ALL: [(i64, Self); 11] = [
+    const ALL: [(i64, Self); 12] = [
         (libc::SYS_socket, Self::Socket),
         (libc::SYS_bind, Self::Bind),
         (libc::SYS_listen, Self::Listen),
@@ -77,6 +79,7 @@ impl SocketCall {
         (libc::SYS_getpeername, Self::GetPeerName),
         (libc::SYS_getsockopt, Self::GetSockOpt),
         (libc::SYS_setsockopt, Self::SetSockOpt),
+        (libc::SYS_recvfrom, Self::RecvFrom),
         (libc::SYS_sendto, Self::SendTo),
     ];
 
@@ -94,11 +97,46 @@ impl SocketCall {
             Self::GetPeerName => "getpeername",
             Self::GetSockOpt => "getsockopt",
             Self::SetSockOpt => "setsockopt",
+            Self::RecvFrom => "recvfrom",
             Self::SendTo => "sendto",
         }
     }
 
     pub(super) fn of(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|(call, _)| *call == i64::from(number)).map(|(_, call)| call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::seccomp::{MAKE_RING, OF_SOCKETS};
+
+    #[test]
+    fn the_profile_of_containers_holds_what_is_held_of_programs_that_are_started_here() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/kubernetes/engine-seccomp.json");
+        let text = std::fs::read_to_string(path).expect("it is there");
+        let profile: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let rules = profile["syscalls"].as_array().expect("rules");
+        let names = |action: &str| -> Vec<&str> {
+            let of_action = rules.iter().filter(|rule| rule["action"] == action);
+            let mut names: Vec<&str> = of_action
+                .flat_map(|rule| rule["names"].as_array().expect("names"))
+                .flat_map(|name| name.as_str())
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        let held = OF_SOCKETS.into_iter().filter(|call| *call != MAKE_RING);
+        let mut held: Vec<&str> = held.map(|call| SocketCall::of(call).expect("it is held").name()).collect();
+        held.sort_unstable();
+        assert_eq!(names("SCMP_ACT_NOTIFY"), held);
+        assert_eq!(names("SCMP_ACT_ERRNO"), ["io_uring_setup"]);
+        let ring = rules.iter().find(|rule| rule["names"][0] == "io_uring_setup").expect("a rule");
+        assert_eq!(ring["errnoRet"], libc::ENOSYS);
+        let domains: Vec<_> =
+            rules.iter().filter(|rule| rule["names"][0] == "socket").map(|rule| &rule["args"][0]["value"]).collect();
+        assert_eq!(domains, [libc::AF_INET, libc::AF_INET6]);
     }
 }

@@ -1,0 +1,31 @@
+//! A wildcard is the engine's address and all of the kernel's.
+
+use std::io::{BufRead as _, Read as _};
+use std::process::Command;
+
+use crate::Stand;
+use crate::peer::{echoes, listen};
+
+#[test]
+fn a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel() {
+    let test = "a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
+        return napier_testkit::skip!(test, "lo cannot be set up");
+    }
+    let (_there, port) = listen(&stand.pair);
+    let (_program, mut said) = stand.program(&["wildcard", &port]);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    // Blocking, watched, and again by a family for both; its source is what it was bound to, also towards the wire.
+    assert_eq!(line, "ready [b'0', b'1', b'2'] EADDRINUSE True True ENOTCONN ENOTCONN\n");
+    echoes(stand.connect(7001).expect("connected"), 300_000);
+    let counts = stand.shown().counts;
+    let left: Vec<_> = counts.left.iter().collect();
+    assert!(left.contains(&("accepted over the kernel's interfaces", 4)), "{left:?}");
+    assert_eq!((counts.accepted, counts.connected), (1, 1));
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("it speaks");
+    assert_eq!(rest, "10.79.0.2 over\n");
+}
