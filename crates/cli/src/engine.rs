@@ -30,7 +30,7 @@ const DESCRIPTORS: usize = 512;
 #[derive(Subcommand)]
 pub(crate) enum EngineCommand {
     /// Serve programs that `napier run --engine` starts, until interrupted
-    Start(StartArgs),
+    Start(Box<StartArgs>),
     /// Show the sockets of the programs that an engine serves
     Ss(SsArgs),
 }
