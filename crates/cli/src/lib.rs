@@ -42,7 +42,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use clap::error::ErrorKind;
+use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NoCommand;
 use clap::{ColorChoice, FromArgMatches as _, Parser, Subcommand};
 use napier_lab::report::one_line;
 use napier_lab::report::read::ReadError;
@@ -232,9 +232,7 @@ pub fn main() -> ExitCode {
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // Help and version are asked for.
-        Err(error) if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            error.exit()
-        }
+        Err(error) if !error.use_stderr() || error.kind() == NoCommand => error.exit(),
         Err(error) => {
             eprintln!("{} {}", colour::napier(), usage_line(&error.render().to_string()));
             return ExitCode::from(EXIT_USAGE);

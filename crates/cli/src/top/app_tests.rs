@@ -31,7 +31,7 @@ fn keys_lead_to_tables_and_out() {
     assert_eq!(app.table().map(|table| table.tab), Some(Tab::Instances));
     assert_eq!(press(&mut app, "\t"), Next::GoesOn);
     assert_eq!(app.table().map(|table| table.tab), Some(Tab::Threads));
-    let _ = press(&mut app, "6\t");
+    let _ = press(&mut app, "7\t");
     assert_eq!(app.tab, 0, "it goes round");
     let _ = press(&mut app, "?q");
     assert!(!app.help, "any key leaves the help, and does nothing else");

@@ -11,8 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::ServedProgram;
 use super::calls::About;
 use super::connect::WATCHED;
-use super::socket::{Behind, Listening, ProgramSocket, pair};
-use super::twin::Arrived;
+use super::socket::{Backlogged, Behind, Listening, ProgramSocket, pair};
 use crate::limits::{self, WAITING_MAX, WAITING_OF_ONE};
 use crate::relay::Relay;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
@@ -22,7 +21,7 @@ enum Delivered {
     /// The call has its answer.
     Yes,
     /// The call does not wait any more: the connection is another's.
-    No(Arrived),
+    No(Backlogged),
 }
 
 impl Listening {
@@ -105,7 +104,7 @@ impl ServedProgram<'_> {
                 return self.shown.note(|counts| counts.over_limit(limits::WAITING));
             }
             let Some((arrived, peer)) = listening.next() else { return };
-            if matches!(&arrived, Arrived::Engine(stream) if stream.set_nonblocking(true).is_err()) {
+            if matches!(&arrived, Backlogged::Engine(stream) if stream.set_nonblocking(true).is_err()) {
                 continue;
             }
             self.announce(token, arrived, peer);
@@ -113,7 +112,7 @@ impl ServedProgram<'_> {
     }
 
     /// A connection that none has yet: for the oldest call that still waits, or to be seen in the pair.
-    fn announce(&mut self, token: u64, mut stream: Arrived, peer: SocketAddr) {
+    fn announce(&mut self, token: u64, mut stream: Backlogged, peer: SocketAddr) {
         while let Some(held) = self.listening(token).and_then(|listening| listening.accepts.pop_front()) {
             match self.deliver(token, held, stream, peer) {
                 Delivered::Yes => return,
@@ -128,7 +127,7 @@ impl ServedProgram<'_> {
         self.show(token);
     }
 
-    fn put_back(&mut self, token: u64, stream: Arrived, peer: SocketAddr) {
+    fn put_back(&mut self, token: u64, stream: Backlogged, peer: SocketAddr) {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Listener(listening) = &mut socket.behind else { return };
         listening.waiting.push_front((stream, peer));
@@ -137,7 +136,7 @@ impl ServedProgram<'_> {
     }
 
     /// Gives a connection to a call.
-    fn deliver(&mut self, listener: u64, held: HeldSocketCall, arrived: Arrived, peer: SocketAddr) -> Delivered {
+    fn deliver(&mut self, listener: u64, held: HeldSocketCall, arrived: Backlogged, peer: SocketAddr) -> Delivered {
         if !self.notifier.is_waiting(&held) {
             // It gives its place back, and is not heard.
             self.answer(held, Err(libc::EINTR));
@@ -149,26 +148,26 @@ impl ServedProgram<'_> {
         };
         let (is_v6, options) = (socket.is_v6, socket.options.clone());
         let stream = match arrived {
-            Arrived::Engine(stream) => stream,
-            Arrived::Kernel(fd) => return self.deliver_of_kernel(held, fd, peer, is_v6),
+            Backlogged::Engine(stream) => stream,
+            Backlogged::Kernel(fd) => return self.deliver_of_kernel(held, fd, peer, is_v6),
         };
         if self.sockets.is_full() {
             self.shown.note(|counts| counts.over_limit(limits::SOCKETS));
             self.answer(held, Err(libc::ENFILE));
-            return Delivered::No(Arrived::Engine(stream));
+            return Delivered::No(Backlogged::Engine(stream));
         }
         let (theirs, own, inode) = match pair() {
             Ok(made) => made,
             Err(error) => {
                 self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE)));
-                return Delivered::No(Arrived::Engine(stream));
+                return Delivered::No(Backlogged::Engine(stream));
             }
         };
         options.apply(&stream);
         options.apply_to_pair(&theirs);
         if let Err(error) = self.write_address(&held, peer, is_v6) {
             self.answer(held, Err(error));
-            return if error == libc::EINTR { Delivered::No(Arrived::Engine(stream)) } else { Delivered::Yes };
+            return if error == libc::EINTR { Delivered::No(Backlogged::Engine(stream)) } else { Delivered::Yes };
         }
         let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
         let socket = ProgramSocket::new(own, inode, is_v6, options, held.tid());
@@ -176,7 +175,7 @@ impl ServedProgram<'_> {
             // The pair is closed on this side by the program's, which was never there.
             let left = self.sockets.of_inode(inode);
             left.into_iter().for_each(|token| self.remove(token));
-            return Delivered::No(Arrived::Engine(stream));
+            return Delivered::No(Backlogged::Engine(stream));
         };
         self.shown.note(|counts| counts.accepted += 1);
         let watched = self.context.add(&stream, WATCHED, token);
@@ -196,13 +195,13 @@ impl ServedProgram<'_> {
     fn deliver_of_kernel(&mut self, held: HeldSocketCall, fd: OwnedFd, peer: SocketAddr, is_v6: bool) -> Delivered {
         if let Err(error) = self.write_address(&held, peer, is_v6) {
             self.answer(held, Err(error));
-            return if error == libc::EINTR { Delivered::No(Arrived::Kernel(fd)) } else { Delivered::Yes };
+            return if error == libc::EINTR { Delivered::No(Backlogged::Kernel(fd)) } else { Delivered::Yes };
         }
         let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
         let is_set = flags & libc::SOCK_NONBLOCK == 0 || fcntl_setfl(&fd, OFlags::NONBLOCK).is_ok();
         if !is_set {
             self.answer(held, Err(libc::ENFILE));
-            return Delivered::No(Arrived::Kernel(fd));
+            return Delivered::No(Backlogged::Kernel(fd));
         }
         match self.notifier.give(held, &fd, flags & libc::SOCK_CLOEXEC != 0) {
             Ok(Given::Heard(_)) => {
@@ -211,7 +210,7 @@ impl ServedProgram<'_> {
             }
             given => {
                 self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
-                Delivered::No(Arrived::Kernel(fd))
+                Delivered::No(Backlogged::Kernel(fd))
             }
         }
     }

@@ -33,9 +33,8 @@ use crate::relay::{CHUNK_BYTES, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
 use rings::ProgramRings;
-use socket::{Behind, LastErrors, ProgramSocket, Sockets};
+use socket::{Backlogged, Behind, LastErrors, ProgramSocket, Sockets};
 use timed::Timed;
-use twin::Arrived;
 
 /// What all programs have of the engine.
 pub(crate) struct Offer {
@@ -194,8 +193,8 @@ impl<'n> ServedProgram<'n> {
                 // As those that no program accepts (`net/ipv4/inet_connection_sock.c inet_csk_listen_stop`).
                 for (arrived, _) in &listening.waiting {
                     let _ = match arrived {
-                        Arrived::Engine(stream) => stream.set_linger(Some(Duration::ZERO)),
-                        Arrived::Kernel(fd) => set_socket_linger(fd, Some(Duration::ZERO)).map_err(io::Error::from),
+                        Backlogged::Engine(stream) => stream.set_linger(Some(Duration::ZERO)),
+                        Backlogged::Kernel(fd) => set_socket_linger(fd, Some(Duration::ZERO)).map_err(io::Error::from),
                     };
                 }
                 listening.accepts.into()

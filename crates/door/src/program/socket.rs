@@ -10,7 +10,6 @@ use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
-use super::twin::Arrived;
 use crate::limits::SOCKETS_MAX;
 use crate::relay::Relay;
 use crate::rules::Stage;
@@ -40,6 +39,13 @@ pub(super) enum Behind {
     Connection(Box<Relay>),
 }
 
+/// A connection that waits.
+pub(super) enum Backlogged {
+    Engine(TcpStream),
+    /// It came over an interface of the kernel, and stays there.
+    Kernel(OwnedFd),
+}
+
 /// A socket that listens.
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
@@ -47,7 +53,7 @@ pub(super) struct Listening {
     pub(super) twin: Option<OwnedFd>,
     /// Connections that may wait here.
     pub(super) backlog: usize,
-    pub(super) waiting: VecDeque<(Arrived, SocketAddr)>,
+    pub(super) waiting: VecDeque<(Backlogged, SocketAddr)>,
     /// Bytes in the pair, one for each of the first of them: it has room for a few hundred, so at most as many as wait.
     pub(super) announced: usize,
     /// `accept` calls without a connection yet, the oldest first.

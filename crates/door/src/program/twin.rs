@@ -5,24 +5,16 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use napier_linux::process::Notifier;
-use napier_runtime::socket::TcpStream;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, bind, listen};
 
-use super::socket::{Listening, ProgramSocket};
+use super::socket::{Backlogged, Listening, ProgramSocket};
 
 /// Beside a socket's token: an event is of its twin. No token has this bit: places are fewer.
 pub(super) const OF_TWIN: u64 = 1 << 31;
 /// How often another port is chosen, if the kernel has given the one that the engine chose.
 pub(super) const PORTS_MAX: usize = 16;
-
-/// A connection that waits.
-pub(super) enum Arrived {
-    Engine(TcpStream),
-    /// It came over an interface of the kernel, and stays there.
-    Kernel(OwnedFd),
-}
 
 /// Binds a twin, as the thread `tid` would; `None` where the kernel refuses for another reason than that the address is taken.
 ///
@@ -54,12 +46,12 @@ pub(super) fn listen_at(epoll: &OwnedFd, twin: &OwnedFd, token: u64, backlog: us
 
 impl Listening {
     /// The next connection that has come, and from where.
-    pub(super) fn next(&self) -> Option<(Arrived, SocketAddr)> {
+    pub(super) fn next(&self) -> Option<(Backlogged, SocketAddr)> {
         if let Ok((stream, peer)) = self.listener.accept() {
-            return Some((Arrived::Engine(stream), peer));
+            return Some((Backlogged::Engine(stream), peer));
         }
         let (twin, peer) = acceptfrom_with(self.twin.as_ref()?, SocketFlags::CLOEXEC).ok()?;
         let peer = SocketAddr::try_from(peer?).ok()?;
-        Some((Arrived::Kernel(twin), peer))
+        Some((Backlogged::Kernel(twin), peer))
     }
 }
