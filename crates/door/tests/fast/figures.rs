@@ -17,7 +17,7 @@ const ECHO_BYTES: usize = 64;
 /// The example of this package that is an echo server.
 fn server() -> PathBuf {
     let own = std::env::current_exe().expect("this file");
-    own.parent().and_then(|folder| folder.parent()).expect("target/PROFILE/deps").join("examples/echo")
+    own.parent().and_then(|folder| folder.parent()).expect("target/PROFILE/deps").join("examples/plain_echo")
 }
 
 /// Round trips one after the other, by blocking calls: the nanoseconds of each.

@@ -1,7 +1,7 @@
 //! An echo server that knows nothing of Napier: a thread for each connection, blocking calls of the standard library.
 //!
 //! ```text
-//! napier run --engine --door fast -- target/release/examples/echo 192.0.2.10:7
+//! napier run --engine --door fast -- target/release/examples/plain_echo 192.0.2.10:7
 //! ```
 
 use std::io::{Read as _, Write as _};
