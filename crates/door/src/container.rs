@@ -24,8 +24,7 @@ use napier_linux::process::{HeldPage, Notifier, peer_of, wait_for_one};
 use serde::Deserialize;
 
 use crate::program::Goodbye;
-use crate::server::{Door, OpenDoorError, PROGRAMS_MAX, Within};
-use crate::view::ShownProgram;
+use crate::server::{Door, NotServed, OpenDoorError, PROGRAMS_MAX, Within};
 use crate::wire::part;
 use crate::{NAME_BYTES_MAX, wire};
 
@@ -157,17 +156,13 @@ impl ContainerSocket {
             // It may have ended already.
             Err(error) => return Err(self.leave(notifier, error.to_string())),
         };
-        let shown = Arc::<ShownProgram>::default();
-        let Some(number) = self.inside.note(name, &shown) else {
-            return Err(self.leave(notifier, format!("the engine serves {PROGRAMS_MAX} programs already")));
-        };
-        let (here, ends, program) = (self.inside.clone(), stop.clone(), name.to_owned());
-        let thread = std::thread::Builder::new().name("napier-program".to_owned());
-        let thread = thread.spawn(move || here.follow((number, &program), notifier, place.as_ref(), shown, ends));
-        thread.map(drop).map_err(|error| {
-            self.inside.forget(number);
-            format!("starting a thread: {error}")
-        })
+        match self.inside.start(name.to_owned(), notifier, place, stop) {
+            Ok(_) => Ok(()),
+            Err(NotServed::Full(notifier)) => {
+                Err(self.leave(notifier, format!("the engine serves {PROGRAMS_MAX} programs already")))
+            }
+            Err(NotServed::NoThread(error)) => Err(format!("starting a thread: {error}")),
+        }
     }
 
     /// Lets the calls of a container go on that is not served, as long as it and this process live; why it is not.

@@ -91,6 +91,13 @@ pub(crate) struct Within {
     clients: Mutex<Vec<u32>>,
 }
 
+/// Why a program is not served.
+pub(crate) enum NotServed {
+    /// As many are as can be. Its calls can be let go on.
+    Full(Notifier),
+    NoThread(io::Error),
+}
+
 impl Door {
     /// Opens it.
     ///
@@ -255,19 +262,33 @@ impl Within {
         }
         let [held] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| "one descriptor has to come along".to_owned())?;
         let notifier = Notifier::new(held, page).map_err(|error| format!("its held calls: {error}"))?;
+        self.start(program, notifier, None, stop).map_err(|why| match why {
+            NotServed::Full(_) => full(),
+            NotServed::NoThread(error) => format!("starting a thread: {error}"),
+        })
+    }
+
+    /// Starts the thread of a program, in the network namespace `place` if that is another than the engine's; the program's number.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        program: String,
+        notifier: Notifier,
+        place: Option<Netns>,
+        stop: &Arc<OwnedFd>,
+    ) -> Result<u64, NotServed> {
         let shown = Arc::<ShownProgram>::default();
-        let number = self.note(&program, &shown).ok_or_else(full)?;
+        let Some(number) = self.note(&program, &shown) else { return Err(NotServed::Full(notifier)) };
         let (here, ends) = (self.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("napier-program".to_owned());
-        let thread = thread.spawn(move || here.follow((number, &program), notifier, None, shown, ends));
+        let thread = thread.spawn(move || here.follow((number, &program), notifier, place.as_ref(), shown, ends));
         thread.map(|_| number).map_err(|error| {
-            self.forget(number);
-            format!("starting a thread: {error}")
+            self.programs().served.retain(|(other, ..)| *other != number);
+            NotServed::NoThread(error)
         })
     }
 
     /// Takes note of a program, which has this number from now on; `None`: as many are served as can be.
-    pub(crate) fn note(&self, program: &str, shown: &Arc<ShownProgram>) -> Option<u64> {
+    fn note(&self, program: &str, shown: &Arc<ShownProgram>) -> Option<u64> {
         let mut programs = self.programs();
         if programs.served.len() >= PROGRAMS_MAX {
             return None;
@@ -278,13 +299,8 @@ impl Within {
         Some(number)
     }
 
-    /// As if it had not been noted.
-    pub(crate) fn forget(&self, number: u64) {
-        self.programs().served.retain(|(other, ..)| *other != number);
-    }
-
     /// The life of a program's thread, in the network namespace of the program if that is another.
-    pub(crate) fn follow(
+    fn follow(
         self: Arc<Self>,
         (number, program): (u64, &str),
         notifier: Notifier,

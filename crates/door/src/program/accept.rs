@@ -24,6 +24,11 @@ enum Delivered {
     No(Backlogged),
 }
 
+/// Flags that a connection is asked for with.
+fn flags_of(held: &HeldSocketCall) -> i32 {
+    if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 }
+}
+
 impl Listening {
     /// Writes a byte for each connection that waits, as far as the pair has room: it is readable while one waits. If the program has closed that
     /// half it hears of none.
@@ -169,7 +174,7 @@ impl ServedProgram<'_> {
             self.answer(held, Err(error));
             return if error == libc::EINTR { Delivered::No(Backlogged::Engine(stream)) } else { Delivered::Yes };
         }
-        let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
+        let flags = flags_of(&held);
         let socket = ProgramSocket::new(own, inode, is_v6, options, held.tid());
         let Some(token) = self.give(held, socket, theirs, flags) else {
             // The pair is closed on this side by the program's, which was never there.
@@ -197,7 +202,7 @@ impl ServedProgram<'_> {
             self.answer(held, Err(error));
             return if error == libc::EINTR { Delivered::No(Backlogged::Kernel(fd)) } else { Delivered::Yes };
         }
-        let flags = if held.what == Some(SocketCall::Accept4) { held.int(3) } else { 0 };
+        let flags = flags_of(&held);
         let is_set = flags & libc::SOCK_NONBLOCK == 0 || fcntl_setfl(&fd, OFlags::NONBLOCK).is_ok();
         if !is_set {
             self.answer(held, Err(libc::ENFILE));

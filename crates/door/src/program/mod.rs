@@ -65,6 +65,8 @@ struct ServedProgram<'n> {
     waiting: usize,
     timed: Timed,
     rings: ProgramRings,
+    /// The connections whose rings had news, for its room.
+    news: Vec<u64>,
     shown: Arc<ShownProgram>,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
@@ -162,6 +164,7 @@ impl<'n> ServedProgram<'n> {
             waiting: 0,
             timed: Timed::default(),
             rings: ProgramRings::default(),
+            news: Vec::new(),
             shown: shown.clone(),
             is_over: false,
         })
@@ -201,7 +204,7 @@ impl<'n> ServedProgram<'n> {
             }
             Behind::Handshake { waits, .. } => waits,
             Behind::Connection(mut relay) => {
-                self.note_left(&mut relay);
+                turn::note_left(&self.shown, &mut relay);
                 relay.close(&mut self.room);
                 Vec::new()
             }

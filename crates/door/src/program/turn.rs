@@ -14,6 +14,7 @@ use super::socket::{Behind, inode};
 use super::twin::OF_TWIN;
 use crate::limits;
 use crate::relay::{CHUNK_BYTES, Flow, Relay};
+use crate::view::ShownProgram;
 
 /// Tokens that are no socket's: their generation is beyond all.
 pub(super) const CALLS: u64 = u64::MAX;
@@ -29,6 +30,13 @@ const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 const EVENTS_MAX: usize = 64;
 /// Calls that are answered before the rest has its turn.
 const CALLS_MAX: usize = 16;
+
+/// Counts why a library has left its ring, if it has; whether it has, told once.
+pub(super) fn note_left(shown: &ShownProgram, relay: &mut Relay) -> bool {
+    let why = relay.has_left();
+    why.into_iter().for_each(|why| shown.note(|counts| counts.demoted(why)));
+    why.is_some()
+}
 
 impl ServedProgram<'_> {
     /// Until no process of the program is left and what it wrote is sent, or the door closes.
@@ -90,28 +98,24 @@ impl ServedProgram<'_> {
         }
     }
 
-    /// Counts why a library has left its ring, if it has.
-    pub(super) fn note_left(&self, relay: &mut Relay) {
-        if let Some(why) = relay.has_left() {
-            self.shown.note(|counts| counts.demoted(why));
-        }
-    }
-
     /// Goes on with the connections whose rings have news; whether there were any.
     pub(super) fn take_rings(&mut self) -> bool {
-        let mut tokens = Vec::new();
+        let mut tokens = std::mem::take(&mut self.news);
+        tokens.clear();
         self.rings.take_news(&mut tokens);
         for token in &tokens {
             self.pump(*token);
             let Some(Behind::Connection(relay)) = self.sockets.get(*token).map(|socket| &mut socket.behind) else {
                 continue;
             };
-            if let Some(why) = relay.has_left() {
-                self.shown.note(|counts| counts.demoted(why));
+            if note_left(&self.shown, relay) {
                 self.show(*token);
             }
         }
-        !tokens.is_empty()
+        let had_news = !tokens.is_empty();
+        // Its room is used again.
+        self.news = tokens;
+        had_news
     }
 
     /// Resets the connections whose peers have taken nothing for too long, after the program's end. Each has a time of its own.
