@@ -19,7 +19,7 @@ use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig};
 use napier_runtime::engine::Engine;
 use napier_testkit::{eventually, python};
 use napier_testnet::{self as net, Veth, VethConfig, ip};
-use peer::{echoes, sees_the_end};
+use peer::echoes;
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/served.py");
 
@@ -180,9 +180,7 @@ fn a_program_that_is_killed_leaves_no_connection_and_no_port() {
             stream.write_all(&vec![1; 1 << (round % 10 + 4)]).expect("sent");
         }
         drop(server);
-        streams.into_iter().for_each(sees_the_end);
-        eventually("nothing is left", || stand.sockets().is_empty());
-        assert!(stand.connect(7004).is_err(), "nothing listens");
+        stand.nothing_is_left(streams, 7004);
     }
 }
 

@@ -132,6 +132,32 @@ fn bundle(folder: &Folder, listener: &str) -> Value {
     })
 }
 
+/// An engine that listens for runtimes, and where; with the folder of that.
+fn listening(test: &str, name: &str) -> Option<(Folder, String, Stand)> {
+    let folder = Folder::new(name);
+    let listener = folder.file("engine.sock");
+    let stand = Stand::new(test, &["--containers", &listener])?;
+    Some((folder, listener, stand))
+}
+
+/// The program has one listener of the engine's, which answers, and one of the kernel's; what the engine shows then.
+fn answers(stand: &Stand, name: &str) -> Value {
+    for bytes in [1, 300_000] {
+        echoes(stand.connect(7001).expect("connected"), bytes);
+    }
+    let shown = stand.sockets();
+    assert_eq!(shown["programs"][0]["program"], name, "{shown}");
+    assert_eq!((&shown["counts"]["accepted"], &shown["counts"]["left_to_kernel"]), (&json!(2), &json!(1)), "{shown}");
+    shown
+}
+
+/// The program has ended, and the engine ends.
+fn leaves_nothing(mut stand: Stand, listener: &str) {
+    eventually("nothing is left", || stand.sockets()["programs"].as_array().is_some_and(Vec::is_empty));
+    stand.end();
+    assert!(!std::path::Path::new(listener).exists(), "its socket is gone with the engine");
+}
+
 /// Whether `crun` can run a container here that asks for nothing; if not, that is said.
 fn runs_here(test: &str) -> bool {
     if !has(test, "crun") {
@@ -157,27 +183,18 @@ fn a_container_has_its_sockets_from_the_engine_by_its_profile_alone() {
     if !runs_here(test) {
         return;
     }
-    let folder = Folder::new("container");
-    let listener = folder.file("engine.sock");
-    let Some(mut stand) = Stand::new(test, &["--containers", &listener]) else { return };
+    let Some((folder, listener, stand)) = listening(test, "container") else { return };
     let config = bundle(&folder, &listener).to_string();
     std::fs::write(folder.file("config.json"), config).expect("written");
     let (container, mut said) = Container::run(&stand, &folder);
     let mut line = String::new();
     said.read_line(&mut line).expect("it speaks");
     assert_eq!(line, "ready True\n", "its loopback is the kernel's in its own namespace");
-    for bytes in [1, 300_000] {
-        echoes(stand.connect(7001).expect("connected"), bytes);
-    }
-    let shown = stand.sockets();
-    assert_eq!(shown["programs"][0]["program"], "web-of-a-test", "{shown}");
-    assert_eq!((&shown["counts"]["accepted"], &shown["counts"]["left_to_kernel"]), (&json!(2), &json!(1)), "{shown}");
+    let shown = answers(&stand, "web-of-a-test");
     let pid = shown["sockets"][0]["pid"].as_u64().expect("a number");
     assert_eq!(numbers_of(pid, "NSpid:"), 2, "it is in a pid namespace of its own, and seen from outside");
     drop(container);
-    eventually("nothing is left", || stand.sockets()["programs"].as_array().is_some_and(Vec::is_empty));
-    stand.end();
-    assert!(!std::path::Path::new(&listener).exists(), "its socket is gone with the engine");
+    leaves_nothing(stand, &listener);
 }
 
 /// A program in a network namespace of its own, as a runtime would start it, and the lines that it says.
@@ -192,32 +209,21 @@ fn by_hand(stand: &Stand, listener: &str, program: &str) -> (Running, impl Itera
 #[test]
 fn a_program_that_a_runtime_brings_has_its_own_loopback_and_the_engines_sockets() {
     let test = "a_program_that_a_runtime_brings_has_its_own_loopback_and_the_engines_sockets";
-    let folder = Folder::new("runtime");
-    let listener = folder.file("engine.sock");
-    let Some(mut stand) = Stand::new(test, &["--containers", &listener]) else { return };
+    let Some((_folder, listener, stand)) = listening(test, "runtime") else { return };
     if !has(test, "unshare") {
         return;
     }
     let (program, mut lines) = by_hand(&stand, &listener, PROGRAM);
     assert_eq!(lines.next().as_deref(), Some("ready True"), "its loopback is the kernel's in its own namespace");
-    for bytes in [1, 300_000] {
-        echoes(stand.connect(7001).expect("connected"), bytes);
-    }
-    let shown = stand.sockets();
-    assert_eq!(shown["programs"][0]["program"], "by-hand", "{shown}");
-    assert_eq!((&shown["counts"]["accepted"], &shown["counts"]["left_to_kernel"]), (&json!(2), &json!(1)), "{shown}");
+    answers(&stand, "by-hand");
     drop(program);
-    eventually("nothing is left", || stand.sockets()["programs"].as_array().is_some_and(Vec::is_empty));
-    stand.end();
-    assert!(!std::path::Path::new(&listener).exists(), "its socket is gone with the engine");
+    leaves_nothing(stand, &listener);
 }
 
 #[test]
 fn a_program_that_a_runtime_brought_goes_on_with_the_kernel_when_its_engine_is_killed() {
     let test = "a_program_that_a_runtime_brought_goes_on_with_the_kernel_when_its_engine_is_killed";
-    let folder = Folder::new("runtime");
-    let listener = folder.file("engine.sock");
-    let Some(mut stand) = Stand::new(test, &["--containers", &listener]) else { return };
+    let Some((_folder, listener, mut stand)) = listening(test, "runtime") else { return };
     if !has(test, "unshare") {
         return;
     }

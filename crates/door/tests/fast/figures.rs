@@ -84,6 +84,23 @@ fn start(stand: &Stand, way: usize, mut command: Command) -> (Started, Box<dyn s
     (Started(child.id()), Box::new(said))
 }
 
+fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut all: Vec<f64> = figures.collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// In the mode that `NAPIER_MODE` names.
+fn stand_of(test: &str) -> Option<Stand> {
+    let mode = std::env::var("NAPIER_MODE").ok().map(|mode| mode.parse().expect("a mode"));
+    Stand::new(test, mode)
+}
+
+/// Where the server of a way is: at the kernel, or at the engine.
+fn at_way(way: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 79, 0, if way == 0 { 1 } else { 9 }], port))
+}
+
 /// Starts the server at an address, by its way.
 fn begin(stand: &Stand, way: usize, to: SocketAddr) -> (Started, impl Sized) {
     let library = (way == 2).then(|| sockets_preload_for(server().as_os_str()).expect("a library"));
@@ -100,14 +117,12 @@ fn begin(stand: &Stand, way: usize, to: SocketAddr) -> (Started, impl Sized) {
 #[ignore = "it takes a minute and measures: see the head of this file"]
 fn round_trips_by_each_door() {
     let test = "round_trips_by_each_door";
-    let mode = std::env::var("NAPIER_MODE").ok().map(|mode| mode.parse().expect("a mode"));
-    let Some(stand) = Stand::new(test, mode) else { return };
+    let Some(stand) = stand_of(test) else { return };
     let mut all: [Vec<Seen>; 3] = Default::default();
     for round in 0..from_env("NAPIER_ROUNDS", 10) {
         for at in 0..3 {
             let way = (at + round as usize) % 3;
-            let host = if way == 0 { 1 } else { 9 };
-            let to = SocketAddr::from(([10, 79, 0, host], 7040 + round as u16));
+            let to = at_way(way, 7040 + round as u16);
             let server = begin(&stand, way, to);
             all[way].push(measure(&stand, to));
             let counts = stand.shown().counts;
@@ -117,14 +132,11 @@ fn round_trips_by_each_door() {
     }
     for way in 0..3 {
         let ratio = |figure: fn(&Seen) -> f64, of: usize| {
-            let mut all: Vec<f64> =
-                all[way].iter().zip(&all[of]).map(|(one, other)| figure(one) / figure(other)).collect();
-            all.sort_by(f64::total_cmp);
+            let all = sorted(all[way].iter().zip(&all[of]).map(|(one, other)| figure(one) / figure(other)));
             format!("{:.2} ({:.2} to {:.2})", all[all.len() / 2], all[0], all[all.len() - 1])
         };
         let mid = |figure: fn(&Seen) -> f64| {
-            let mut all: Vec<f64> = all[way].iter().map(figure).collect();
-            all.sort_by(f64::total_cmp);
+            let all = sorted(all[way].iter().map(figure));
             all[all.len() / 2]
         };
         let trip: fn(&Seen) -> f64 = |seen| seen.median_ns as f64;
@@ -148,11 +160,10 @@ fn round_trips_by_each_door() {
 #[ignore = "it is told what to run: see above it"]
 fn others_by_each_door() {
     let test = "others_by_each_door";
-    let mode = std::env::var("NAPIER_MODE").ok().map(|mode| mode.parse().expect("a mode"));
-    let Some(stand) = Stand::new(test, mode) else { return };
+    let Some(stand) = stand_of(test) else { return };
     for round in 0..from_env("NAPIER_ROUNDS", 3) {
         for way in [0, 1, 2] {
-            let to = SocketAddr::from(([10, 79, 0, if way == 0 { 1 } else { 9 }], 7060 + round as u16));
+            let to = at_way(way, 7060 + round as u16);
             let words = |name: &str| {
                 let text = std::env::var(name).expect("it is told what to run");
                 text.replace("HOST", &to.ip().to_string()).replace("PORT", &to.port().to_string())

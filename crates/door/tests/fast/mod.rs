@@ -25,6 +25,13 @@ pub(crate) fn library() -> PathBuf {
 }
 
 impl Stand {
+    /// A program that listened at a port was killed, and these were its connections.
+    pub(super) fn nothing_is_left(&self, streams: Vec<TcpStream>, port: u16) {
+        streams.into_iter().for_each(sees_the_end);
+        eventually("nothing is left", || self.sockets().is_empty());
+        assert!(self.connect(port).is_err(), "nothing listens");
+    }
+
     fn fast(&self, script: &str, args: &[&str]) -> (Started, BufReader<PipeReader>) {
         self.program_by((HeldSends::None, Some(library())), script, args)
     }
@@ -134,9 +141,7 @@ fn a_program_by_the_fast_door_that_is_killed_leaves_nothing() {
             stream.read_exact(&mut [0; 16]).expect("answered");
         }
         drop(server);
-        streams.into_iter().for_each(sees_the_end);
-        eventually("nothing is left", || stand.sockets().is_empty());
-        assert!(stand.connect(7024).is_err(), "nothing listens");
+        stand.nothing_is_left(streams, 7024);
     }
 }
 
