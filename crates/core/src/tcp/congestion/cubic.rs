@@ -5,6 +5,10 @@ use crate::time::{Instant, Span};
 /// What of the window is left after a loss, in tenths (section 4.6).
 const BETA_TENTHS: u64 = 7;
 
+/// Part of the window by which it grows each round trip while nothing was lost yet: where a loss would be is not known, and the function is
+/// flat at its beginning. Source: `net/ipv4/tcp_cubic.c bictcp_update`, `last_max_cwnd == 0 && cnt > 20`.
+const UNKNOWN_PART: u32 = 20;
+
 /// State of CUBIC. Windows are bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Cubic {
@@ -16,7 +20,7 @@ pub(super) struct Cubic {
     until_ms: u64,
     /// The window that Reno would have (section 4.3), in sixteenths of a byte.
     reno: u64,
-    /// The window before the last loss.
+    /// The window before the last loss; 0: nothing was lost yet.
     before: u32,
     /// When it was asked last.
     seen: Instant,
@@ -46,8 +50,15 @@ impl Cubic {
         self.seen = now;
     }
 
-    /// Where the window goes within a round trip: from `window` to half as much more (section 4.2).
+    /// Where the window goes within a round trip: from `window` to half as much more (section 4.2), and where nothing was lost yet, at least
+    /// [`UNKNOWN_PART`] of it.
     pub(super) fn target(&mut self, window: u32, segment: u32, acked: u32, now: Instant, smoothed: Span) -> u32 {
+        let target = self.cubic_target(window, segment, acked, now, smoothed);
+        let least = if self.before == 0 { window.saturating_add(window / UNKNOWN_PART) } else { window };
+        target.max(least).min(super::WINDOW_MAX)
+    }
+
+    fn cubic_target(&mut self, window: u32, segment: u32, acked: u32, now: Instant, smoothed: Span) -> u32 {
         self.seen = now;
         let epoch = match self.epoch {
             Some(epoch) => epoch,

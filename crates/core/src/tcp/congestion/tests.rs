@@ -144,6 +144,30 @@ fn slow_start_ends_when_round_trips_grow() {
 }
 
 #[test]
+fn before_the_first_loss_cubic_grows_by_a_twentieth_each_round_trip() {
+    let mut path = Path::new(Control::Cubic, 20);
+    (0..7).for_each(|_| path.round(true));
+    path.rtt = Span::from_ms(30);
+    while path.congestion.is_slow_start() {
+        path.round(true);
+    }
+    let grown_by = |path: &mut Path, rounds: u32| {
+        let begun = path.congestion.window();
+        (0..rounds).for_each(|_| path.round(true));
+        f64::from(path.congestion.window()) / f64::from(begun)
+    };
+    let unknown = grown_by(&mut path, 14);
+    assert!((1.9..2.1).contains(&unknown), "1.05^14 is 1.98: {unknown}");
+    let unused = path.congestion.window();
+    (0..14).for_each(|_| path.round(false));
+    assert_eq!(path.congestion.window(), unused, "a window that is not used does not grow");
+    // Where it was lost is known now: the function is flat there.
+    path.lose();
+    let known = grown_by(&mut path, 14);
+    assert!(known < 1.43, "{known}");
+}
+
+#[test]
 fn a_timeout_leaves_a_segment_and_an_undo_gives_all_back() {
     for control in [Control::Reno, Control::Cubic] {
         let mut path = Path::new(control, 50);
