@@ -31,23 +31,30 @@ fn parse(text: &str) -> Scenario {
 #[test]
 fn scenarios_pass_whatever_the_time() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance");
-    let mut engine = RealEngine { after_last: Span::from_ms(300) };
     for file in FILES {
         let text = std::fs::read_to_string(folder.join(format!("{file}.toml"))).expect("the scenario is there");
         let mut scenario = parse(&text);
         // A check looks at a time.
         scenario.timeline.retain(|step| !matches!(step.action, Action::Check(_)));
-        scenario.expect.settle = Span::from_secs(1);
+        scenario.expect.settle = Span::from_secs(10);
         scenario.expect.tolerance.engine = Span::from_secs(60);
-        let observed = engine.run(&scenario).unwrap_or_else(|refused| panic!("{file}: {refused}"));
-        assert_eq!(observed.broken, None, "{file}");
         for expected in &mut scenario.expect.events {
             expected.at = None;
         }
-        match judge(&scenario, Clock::Real, &observed.events, &observed.counters) {
-            Judgement::Pass => {}
-            Judgement::Fail(difference) => panic!("{file}: {}", difference.render(120)),
+        if let Err(late) = run_for(&scenario, file, Span::from_ms(300)) {
+            // A thread that had no processor for so long has not made its calls yet.
+            eprintln!("{file}, once more with more time: {late}");
+            run_for(&scenario, file, Span::from_secs(5)).unwrap_or_else(|difference| panic!("{file}: {difference}"));
         }
+    }
+}
+
+fn run_for(scenario: &Scenario, file: &str, after_last: Span) -> Result<(), String> {
+    let observed = RealEngine { after_last }.run(scenario).unwrap_or_else(|refused| panic!("{file}: {refused}"));
+    assert_eq!(observed.broken, None, "{file}");
+    match judge(scenario, Clock::Real, &observed.events, &observed.counters) {
+        Judgement::Pass => Ok(()),
+        Judgement::Fail(difference) => Err(difference.render(120)),
     }
 }
 
