@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `rules` | which call in which state gives which answer; which addresses and options are whose |
 //! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
+//! | `near` | connections between programs on one engine |
 //! | `program` | the thread of one program, which carries both out |
 //! | `server`, `client`, `wire` | the door itself: programs come in, sockets are shown |
 //! | `container` | programs that a runtime of containers brings |
@@ -26,6 +27,7 @@ mod container;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod limits;
+mod near;
 mod program;
 mod relay;
 mod rules;

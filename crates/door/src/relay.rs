@@ -1,4 +1,4 @@
-//! Bytes between the pair and the connection, both ways, with what does not fit at the moment kept in two buffers of at most [`CHUNK_BYTES`].
+//! Bytes between the pair and the connection, or another program on the engine, both ways, with what does not fit at the moment kept in two buffers of at most [`CHUNK_BYTES`].
 //!
 //! ```text
 //! program ==pair==> to_net     ==> connection     its end: FIN, when all is sent
@@ -8,6 +8,7 @@
 //! A side is read only when nothing of it is left over: so a peer that does not read stops the program, and a program that does not read stops
 //! the peer. By the fast door the program's bytes come out of a ring as well (`relay/ring.rs`).
 
+mod far;
 mod ring;
 #[cfg(test)]
 mod walk_tests;
@@ -18,12 +19,12 @@ use std::time::{Duration, Instant};
 
 use napier_ring::SharedOutbox;
 use napier_runtime::event::Interest;
-use napier_runtime::socket::TcpStream;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::limits::{BYTES_MAX, PIECE_BYTES};
+pub(crate) use far::Far;
 use ring::FromProgram;
 
 /// Bytes that are moved at one time, and the most that is left over each way.
@@ -109,7 +110,7 @@ pub(crate) enum Flow {
 
 /// A connection and its buffers.
 pub(crate) struct Relay {
-    pub(crate) stream: TcpStream,
+    pub(crate) far: Far,
     to_net: Rest,
     to_program: Rest,
     /// What the last event of each side said, until a call says otherwise.
@@ -140,10 +141,10 @@ struct ReadyFor {
 
 impl Relay {
     /// Of a connection that does not block.
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(far: Far) -> Self {
         let any = ReadyFor { readable: true, writable: true };
         Self {
-            stream,
+            far,
             to_net: Rest::default(),
             to_program: Rest::default(),
             net: any,
@@ -181,7 +182,11 @@ impl Relay {
             match direction(self, own, scratch, room) {
                 Flow::Idle => {}
                 Flow::More => more = true,
-                end @ (Flow::Closed | Flow::Failed(_)) => return end,
+                Flow::Closed => return Flow::Closed,
+                end @ Flow::Failed(_) => {
+                    self.hand_over_last(own, scratch);
+                    return end;
+                }
             }
         }
         if self.hung_up && self.program_ended && self.to_net.is_empty() {
@@ -197,7 +202,7 @@ impl Relay {
                 if !self.net.writable {
                     return Flow::Idle;
                 }
-                match self.stream.send(self.to_net.left()) {
+                match self.far.send(self.to_net.left()) {
                     Ok(count) => {
                         self.has_moved = true;
                         self.to_net.took(count, room);
@@ -217,7 +222,7 @@ impl Relay {
                 FromProgram::Closed => return Flow::Closed,
             };
             let (end, bytes) = (taken.end, &scratch[taken.clone()]);
-            match self.stream.send(bytes) {
+            match self.far.send(bytes) {
                 Ok(count) if count == bytes.len() => {}
                 Ok(count) => self.to_net.keep(&scratch[taken.start + count..end], room),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -247,7 +252,7 @@ impl Relay {
             if self.net_ended || !self.net.readable {
                 return Flow::Idle;
             }
-            let received = match self.stream.recv(&mut scratch[..room.chunk()]) {
+            let received = match self.far.recv(&mut scratch[..room.chunk()]) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.net.readable = false;
@@ -267,6 +272,20 @@ impl Relay {
             }
         }
         Flow::More
+    }
+
+    /// Of a connection that has failed: what came before is still the program's, as far as it has room (`net/ipv4/tcp.c` `tcp_recvmsg_locked`).
+    /// It hears of no end but the error.
+    fn hand_over_last(&mut self, own: BorrowedFd<'_>, scratch: &mut [u8; CHUNK_BYTES]) {
+        for _ in 0..ROUNDS_MAX {
+            if self.net_ended || !self.to_program.is_empty() {
+                return;
+            }
+            match self.far.recv(scratch) {
+                Ok(count) if count > 0 && self.hand_over(own, Some(&scratch[..count])) == count => {}
+                _ => return,
+            }
+        }
     }
 
     /// Writes bytes, or what is left over, to the program; how many it took.
@@ -301,8 +320,7 @@ impl Relay {
 
     /// Closing it resets it from now on.
     pub(crate) fn reset_on_close(&self) {
-        // Zero is a time that it takes.
-        let _ = self.stream.set_linger(Some(Duration::ZERO));
+        self.far.reset_on_close();
     }
 
     /// The program has closed it: with bytes of the peer that it has not read it is reset, as TCP does it.

@@ -118,7 +118,7 @@ impl Door {
         listen(&listener, 64).map_err(io::Error::from)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let stop = Arc::new(stop);
-        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users });
+        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users, near: Arc::default() });
         let inside = Arc::new(Within {
             offer,
             programs: Mutex::default(),

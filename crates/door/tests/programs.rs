@@ -2,6 +2,7 @@
 
 mod fast;
 mod killed;
+mod near;
 mod peer;
 mod wildcard;
 

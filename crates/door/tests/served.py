@@ -483,6 +483,66 @@ def wildcard(port):
     print(peer[0].removeprefix('::ffff:'), 'over')
 
 
+def near(port):
+    """Both ends in one program, by the engine's own address."""
+    s = listener(port)
+    c = socket.create_connection((OWN, port))
+    a, peer = s.accept()
+    print('names', peer == c.getsockname(), c.getpeername() == (OWN, port) == a.getsockname(), peer[0] == OWN)
+    # More than all buffers have, both ways at once, and halves end.
+    threading.Thread(target=echo, args=(a,), daemon=True).start()
+    sent, got = os.urandom(3_000_000), []
+    threading.Thread(target=lambda: (c.sendall(sent), c.shutdown(socket.SHUT_WR)), daemon=True).start()
+    while part := c.recv(1 << 20):
+        got.append(part)
+    print('echo', b''.join(got) == sent)
+    c, e = socket.socket(), select.epoll()
+    c.setblocking(False)
+    e.register(c.fileno(), select.EPOLLIN | select.EPOLLOUT)
+    code = c.connect_ex((OWN, port))
+    print(errno.errorcode[code], e.poll(20) == [(c.fileno(), select.EPOLLOUT)], c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), bool(select.select([s], [], [], 20)[0]))
+    a, _ = s.accept()
+    c.setblocking(True)
+    c.sendall(b'unread')
+    select.select([a], [], [], 20)
+    a.close()
+    for act in (lambda: c.recv(1), lambda: socket.create_connection((OWN, 7998))):
+        try:
+            print(act())
+        except OSError as error:
+            print(name(error))
+    bound, six = socket.socket(), socket.socket(socket.AF_INET6)
+    bound.bind((OWN, 7555))
+    bound.connect((OWN, port))
+    six.connect(('::ffff:' + OWN, port))
+    print(s.accept()[1] == (OWN, 7555), six.getpeername()[0])
+    # What has just been closed takes no connection.
+    s.close()
+    refused = []
+    for _ in range(30):
+        listener(port).close()
+        refused.append(socket.socket().connect_ex((OWN, port)))
+    print(refused == [errno.ECONNREFUSED] * 30)
+
+
+def asks_near(port):
+    """Another program on the same engine."""
+    for _ in range(20):
+        with socket.create_connection((OWN, port)) as c:
+            threading.Thread(target=lambda c=c: (c.sendall(b'x' * 300000), c.shutdown(socket.SHUT_WR)), daemon=True).start()
+            got = 0
+            while part := c.recv(65536):
+                got += len(part)
+            print('got', got)
+
+
+def near_until_the_end(port):
+    c = socket.create_connection((OWN, port))
+    c.sendall(b'x')
+    print('ready', c.recv(1))
+    print(c.recv(1))
+
+
 if __name__ == '__main__':
     sys.stdout.reconfigure(line_buffering=True)
     globals()[sys.argv[1]](*map(int, sys.argv[2:]))

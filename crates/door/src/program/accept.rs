@@ -9,11 +9,12 @@ use rustix::net::sockopt::Timeout;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::ServedProgram;
-use super::calls::About;
+use super::calls::{About, BACKLOG_MAX};
 use super::connect::WATCHED;
 use super::socket::{Backlogged, Behind, Listening, ProgramSocket, pair};
+use super::twin::listen_at;
 use crate::limits::{self, WAITING_MAX, WAITING_OF_ONE};
-use crate::relay::Relay;
+use crate::relay::{Far, Relay};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What became of a connection that was given to a call.
@@ -94,6 +95,43 @@ impl ServedProgram<'_> {
         }
     }
 
+    /// Takes connections from now on, as many as may wait, or another number of them.
+    pub(super) fn begin_to_listen(&mut self, token: u64, wanted: usize) -> Result<(), i32> {
+        let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
+        match std::mem::replace(&mut socket.behind, Behind::Nothing) {
+            Behind::Place { listener, twin, .. } => {
+                let watched = self.context.add(&listener, WATCHED, token);
+                let of_twin = twin.as_ref().map_or(Ok(()), |twin| listen_at(&self.epoll, twin, token, wanted));
+                let only_v6 = socket.is_v6 && socket.options.only_v6();
+                let address = listener.local_addr().map_err(|_| libc::EINVAL)?;
+                let listening = Listening {
+                    near: self.offer.near.listen(address, only_v6, token, &self.bell),
+                    listener,
+                    twin,
+                    backlog: wanted,
+                    waiting: Default::default(),
+                    announced: 0,
+                    accepts: Default::default(),
+                };
+                socket.behind = Behind::Listener(Box::new(listening));
+                watched.map_err(|_| libc::ENOBUFS).and(of_twin)
+            }
+            Behind::Listener(mut listening) => {
+                listening.backlog = wanted;
+                if let Some(twin) = &listening.twin {
+                    // Another backlog at best.
+                    let _ = rustix::net::listen(twin, i32::try_from(wanted).unwrap_or(BACKLOG_MAX));
+                }
+                socket.behind = Behind::Listener(listening);
+                Ok(())
+            }
+            other => {
+                socket.behind = other;
+                Err(libc::EINVAL)
+            }
+        }
+    }
+
     /// Takes connections from the engine, as many as may wait, and gives them to calls that wait or announces them.
     pub(super) fn take_connections(&mut self, token: u64) {
         // Each turn takes one connection, and at most a backlog of them may wait.
@@ -109,7 +147,7 @@ impl ServedProgram<'_> {
                 return self.shown.note(|counts| counts.over_limit(limits::WAITING));
             }
             let Some((arrived, peer)) = listening.next() else { return };
-            if matches!(&arrived, Backlogged::Engine(stream) if stream.set_nonblocking(true).is_err()) {
+            if matches!(&arrived, Backlogged::Engine(Far::Wire(stream)) if stream.set_nonblocking(true).is_err()) {
                 continue;
             }
             self.announce(token, arrived, peer);
@@ -152,27 +190,27 @@ impl ServedProgram<'_> {
             return Delivered::Yes;
         };
         let (is_v6, options) = (socket.is_v6, socket.options.clone());
-        let stream = match arrived {
-            Backlogged::Engine(stream) => stream,
+        let far = match arrived {
+            Backlogged::Engine(far) => far,
             Backlogged::Kernel(fd) => return self.deliver_of_kernel(held, fd, peer, is_v6),
         };
         if self.sockets.is_full() {
             self.shown.note(|counts| counts.over_limit(limits::SOCKETS));
             self.answer(held, Err(libc::ENFILE));
-            return Delivered::No(Backlogged::Engine(stream));
+            return Delivered::No(Backlogged::Engine(far));
         }
         let (theirs, own, inode) = match pair() {
             Ok(made) => made,
             Err(error) => {
                 self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE)));
-                return Delivered::No(Backlogged::Engine(stream));
+                return Delivered::No(Backlogged::Engine(far));
             }
         };
-        options.apply(&stream);
+        options.apply_to(&far);
         options.apply_to_pair(&theirs);
         if let Err(error) = self.write_address(&held, peer, is_v6) {
             self.answer(held, Err(error));
-            return if error == libc::EINTR { Delivered::No(Backlogged::Engine(stream)) } else { Delivered::Yes };
+            return if error == libc::EINTR { Delivered::No(Backlogged::Engine(far)) } else { Delivered::Yes };
         }
         let flags = flags_of(&held);
         let socket = ProgramSocket::new(own, inode, is_v6, options, held.tid());
@@ -180,13 +218,13 @@ impl ServedProgram<'_> {
             // The pair is closed on this side by the program's, which was never there.
             let left = self.sockets.of_inode(inode);
             left.into_iter().for_each(|token| self.remove(token));
-            return Delivered::No(Backlogged::Engine(stream));
+            return Delivered::No(Backlogged::Engine(far));
         };
         self.shown.note(|counts| counts.accepted += 1);
-        let watched = self.context.add(&stream, WATCHED, token);
+        let is_watched = self.watch(&far, token);
         let socket = self.sockets.get(token).expect("it was given");
-        socket.behind = Behind::Connection(Box::new(Relay::new(stream)));
-        if watched.is_err() {
+        socket.behind = Behind::Connection(Box::new(Relay::new(far)));
+        if !is_watched {
             self.shown.note(|counts| counts.over_limit(limits::WATCHED));
             self.fail(token, libc::ECONNABORTED);
             return Delivered::Yes;

@@ -12,8 +12,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
 use super::ServedProgram;
-use super::socket::{Behind, Inode, Listening, ProgramSocket, inode, pair};
-use super::twin::{PORTS_MAX, listen_at, twin_at};
+use super::socket::{Behind, Inode, ProgramSocket, inode, pair};
+use super::twin::{PORTS_MAX, twin_at};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::limits;
 use crate::rules::options::KeptOptions;
@@ -21,7 +21,7 @@ use crate::rules::reach::Whose;
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 
 /// Connections that may wait here, whatever a program asks for.
-const BACKLOG_MAX: i32 = 4096;
+pub(super) const BACKLOG_MAX: i32 = 4096;
 
 /// A call, the socket it is about, and a copy of the program's end, which must not outlive the answer.
 pub(super) struct About {
@@ -253,7 +253,7 @@ impl ServedProgram<'_> {
         let (listener, twin) = match self.listener(token, address, held.tid()) {
             // The program may have closed what has the place, and this thread not have heard of it.
             Err(libc::EADDRINUSE) => {
-                self.look_for_closed();
+                self.look_for_closed(self.sockets.unconnected());
                 self.listener(token, address, held.tid())
             }
             other => other,
@@ -307,39 +307,6 @@ impl ServedProgram<'_> {
         self.answer_of(token, held, result.map(|()| 0));
         self.take_connections(token);
         self.show(token);
-    }
-
-    fn begin_to_listen(&mut self, token: u64, wanted: usize) -> Result<(), i32> {
-        let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
-        match std::mem::replace(&mut socket.behind, Behind::Nothing) {
-            Behind::Place { listener, twin, .. } => {
-                let watched = self.context.add(&listener, super::connect::WATCHED, token);
-                let of_twin = twin.as_ref().map_or(Ok(()), |twin| listen_at(&self.epoll, twin, token, wanted));
-                let listening = Listening {
-                    listener,
-                    twin,
-                    backlog: wanted,
-                    waiting: Default::default(),
-                    announced: 0,
-                    accepts: Default::default(),
-                };
-                socket.behind = Behind::Listener(Box::new(listening));
-                watched.map_err(|_| libc::ENOBUFS).and(of_twin)
-            }
-            Behind::Listener(mut listening) => {
-                listening.backlog = wanted;
-                if let Some(twin) = &listening.twin {
-                    // Another backlog at best.
-                    let _ = rustix::net::listen(twin, i32::try_from(wanted).unwrap_or(BACKLOG_MAX));
-                }
-                socket.behind = Behind::Listener(listening);
-                Ok(())
-            }
-            other => {
-                socket.behind = other;
-                Err(libc::EINVAL)
-            }
-        }
     }
 
     /// Puts a socket of the kernel in the place of this one, with what was set on it, and lets the call go on with that.

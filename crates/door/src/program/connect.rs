@@ -14,7 +14,7 @@ use super::send::{self, Sends, send_for};
 use super::socket::Behind;
 use crate::address::WrittenAddress;
 use crate::limits;
-use crate::relay::Relay;
+use crate::relay::{Far, Relay};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What sockets of the engine are watched for: news.
@@ -36,7 +36,10 @@ impl ServedProgram<'_> {
             Ok(WrittenAddress::Unspecified) => (AskedOfSocket::Dissolve, SocketAddr::from(([0; 4], 0))),
             Err(error) => return self.answer(held, Err(error)),
         };
+        // What it has just closed does not take its connection.
+        self.look_for_closed(self.sockets.listening_at(peer.port()));
         match verdict(stage, asked) {
+            Verdict::Act if self.offer.reach.is_own(peer.ip()) => self.open_near(about, peer),
             Verdict::Act => self.open(about, peer),
             Verdict::Done => self.answer(held, Ok(0)),
             Verdict::Wait => {
@@ -50,6 +53,40 @@ impl ServedProgram<'_> {
             }
             Verdict::Refuse(error) => self.answer(held, Err(error)),
         }
+    }
+
+    /// A connection to a program on this engine, which is there at once: only the answer is what it is for a handshake (`net/ipv4/af_inet.c`
+    /// `__inet_stream_connect`).
+    fn open_near(&mut self, about: About, peer: SocketAddr) {
+        let (token, held, blocks) = (about.token, about.held, about.blocks());
+        let socket = self.sockets.get(token).expect("it was found");
+        let bound = if matches!(socket.behind, Behind::Place { .. }) { socket.local() } else { None };
+        let end = match self.offer.near.connect(bound, peer) {
+            Ok(end) => end,
+            Err(error) => return self.answer(held, Err(error)),
+        };
+        // What the program wrote before has no reader.
+        Self::drain(&socket.own, usize::MAX, &mut self.scratch);
+        // It keeps its port.
+        let place = match std::mem::replace(&mut socket.behind, Behind::Nothing) {
+            Behind::Place { listener, .. } => Some(listener),
+            Behind::Nothing | Behind::Listener(_) | Behind::Handshake { .. } | Behind::Connection(_) => None,
+        };
+        let far = Far::Near(end, place);
+        socket.options.apply_to(&far);
+        let is_watched = self.watch(&far, token);
+        let socket = self.sockets.get(token).expect("it was found");
+        socket.behind = Behind::Connection(Box::new(Relay::new(far)));
+        drop(about.copy);
+        if !is_watched {
+            self.shown.note(|counts| counts.over_limit(limits::WATCHED));
+            self.answer(held, Err(libc::ENOBUFS));
+            return self.fail(token, libc::ENOBUFS);
+        }
+        self.shown.note(|counts| counts.connected += 1);
+        self.answer_of(token, held, if blocks { Ok(0) } else { Err(libc::EINPROGRESS) });
+        self.show(token);
+        self.pump(token);
     }
 
     /// Begins a handshake.
@@ -194,7 +231,7 @@ impl ServedProgram<'_> {
         };
         let Some(error) = error else {
             self.shown.note(|counts| counts.connected += 1);
-            socket.behind = Behind::Connection(Box::new(Relay::new(stream)));
+            socket.behind = Behind::Connection(Box::new(Relay::new(Far::Wire(stream))));
             // From here on the program's end is writable.
             Self::drain(&socket.own, filled, &mut self.scratch);
             waits.into_iter().for_each(|held| self.answer_of(token, held, Ok(0)));

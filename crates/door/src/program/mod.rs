@@ -29,7 +29,8 @@ use rustix::event::epoll;
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::limits::SOCKETS_MAX;
-use crate::relay::{CHUNK_BYTES, Room};
+use crate::near::{Near, NearBell};
+use crate::relay::{CHUNK_BYTES, Far, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
 use rings::ProgramRings;
@@ -45,6 +46,8 @@ pub(crate) struct Offer {
     pub(crate) mode: Option<Mode>,
     /// Programs of several users may have it, who share no port.
     pub(crate) for_all_users: bool,
+    /// Connections between them.
+    pub(crate) near: Arc<Near>,
 }
 
 /// Where a program is served.
@@ -65,6 +68,8 @@ struct ServedProgram<'n> {
     waiting: usize,
     timed: Timed,
     rings: ProgramRings,
+    /// By which other programs of the engine tell of connections.
+    bell: Arc<NearBell>,
     /// The connections whose rings had news, for its room.
     news: Vec<u64>,
     shown: Arc<ShownProgram>,
@@ -150,6 +155,8 @@ impl<'n> ServedProgram<'n> {
         watch(notifier.as_fd(), turn::CALLS)?;
         watch(context.descriptor()?, turn::CONTEXT)?;
         watch(stop.as_fd(), turn::STOP)?;
+        let bell = Arc::new(NearBell::new()?);
+        watch(bell.as_fd(), turn::BELL)?;
         Ok(Self {
             offer: offer.clone(),
             name: name.to_owned(),
@@ -164,6 +171,7 @@ impl<'n> ServedProgram<'n> {
             waiting: 0,
             timed: Timed::default(),
             rings: ProgramRings::default(),
+            bell,
             news: Vec::new(),
             shown: shown.clone(),
             is_over: false,
@@ -183,6 +191,17 @@ impl<'n> ServedProgram<'n> {
         Ok(token)
     }
 
+    /// Watches what a connection's bytes are for; whether there was room for that.
+    fn watch(&self, far: &Far, token: u64) -> bool {
+        match far {
+            Far::Wire(stream) => self.context.add(stream, connect::WATCHED, token).is_ok(),
+            Far::Near(end, _) => {
+                let flags = epoll::EventFlags::from_bits_retain(connect::WATCHED.bits());
+                epoll::add(&self.epoll, end, epoll::EventData::new_u64(token | turn::OF_NEAR), flags).is_ok()
+            }
+        }
+    }
+
     /// The program has closed its socket, or it is no socket of the engine's any more.
     fn remove(&mut self, token: u64) {
         self.shown.remove(token);
@@ -195,10 +214,12 @@ impl<'n> ServedProgram<'n> {
                 self.waiting -= listening.waiting.len();
                 // As those that no program accepts (`net/ipv4/inet_connection_sock.c inet_csk_listen_stop`).
                 for (arrived, _) in &listening.waiting {
-                    let _ = match arrived {
-                        Backlogged::Engine(stream) => stream.set_linger(Some(Duration::ZERO)),
-                        Backlogged::Kernel(fd) => set_socket_linger(fd, Some(Duration::ZERO)).map_err(io::Error::from),
-                    };
+                    match arrived {
+                        Backlogged::Engine(far) => far.reset_on_close(),
+                        Backlogged::Kernel(fd) => {
+                            let _ = set_socket_linger(fd, Some(Duration::ZERO));
+                        }
+                    }
                 }
                 listening.accepts.into()
             }
@@ -270,7 +291,7 @@ impl<'n> ServedProgram<'n> {
             Behind::Handshake { .. } => ("connecting", 0),
             Behind::Connection(_) => ("connected", 0),
         };
-        let peer = socket.stream().and_then(|stream| stream.peer_addr().ok());
+        let peer = socket.peer();
         let napi_id = socket.stream().and_then(|stream| stream.getsockopt(SocketOption::IncomingNapiId).ok());
         let napi_id = napi_id.and_then(|id| u32::try_from(id).ok());
         let is_fast = matches!(&socket.behind, Behind::Connection(relay) if relay.is_fast());

@@ -14,6 +14,7 @@ use super::calls::About;
 use super::socket::Behind;
 use crate::address;
 use crate::limits;
+use crate::relay::Far;
 use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
@@ -24,6 +25,12 @@ const RCVBUF_BYTES: i32 = 131_072;
 const INFO_BYTES: usize = 104;
 
 impl KeptOptions {
+    /// Sets on what a connection's bytes are for what was set on its socket.
+    pub(super) fn apply_to(&self, far: &Far) {
+        far.stream().into_iter().for_each(|stream| self.apply(stream));
+        far.near().into_iter().for_each(|end| end.set_reset(self.resets_on_close()));
+    }
+
     /// Sets on another pair's end what was set on that of this socket.
     pub(super) fn apply_to_pair(&self, theirs: &OwnedFd) {
         for set in self.all().iter().filter(|set| rule(set.level, set.name) == OptionRule::OfPair) {
@@ -72,9 +79,7 @@ impl ServedProgram<'_> {
         let is_v6 = socket.is_v6;
         let peer = match verdict(socket.stage(), AskedOfSocket::PeerName) {
             Verdict::Refuse(error) => Err(error),
-            Verdict::Act | Verdict::Done | Verdict::Wait | Verdict::HandOver => {
-                socket.stream().and_then(|stream| stream.peer_addr().ok()).ok_or(libc::ENOTCONN)
-            }
+            Verdict::Act | Verdict::Done | Verdict::Wait | Verdict::HandOver => socket.peer().ok_or(libc::ENOTCONN),
         };
         let written = peer.and_then(|peer| self.write_address(&about.held, peer, is_v6));
         self.answer(about.held, written.map(|()| 0));
@@ -126,10 +131,9 @@ impl ServedProgram<'_> {
             // Connections that come there have it from there.
             let _ = Notifier::set_option(twin, level, name, value);
         }
-        if noted.is_ok()
-            && let Some(stream) = socket.stream()
-        {
-            set_one(&socket.options, stream, level, name);
+        if noted.is_ok() {
+            socket.stream().into_iter().for_each(|stream| set_one(&socket.options, stream, level, name));
+            socket.near().into_iter().for_each(|end| end.set_reset(socket.options.resets_on_close()));
         }
         self.answer(held, noted.map(|()| 0));
     }

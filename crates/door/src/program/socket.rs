@@ -11,7 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
 use crate::limits::SOCKETS_MAX;
-use crate::relay::Relay;
+use crate::near::{NearEnd, NearListener};
+use crate::relay::{Far, Relay};
 use crate::rules::Stage;
 use crate::rules::options::KeptOptions;
 
@@ -41,7 +42,7 @@ pub(super) enum Behind {
 
 /// A connection that waits.
 pub(super) enum Backlogged {
-    Engine(TcpStream),
+    Engine(Far),
     /// It came over an interface of the kernel, and stays there.
     Kernel(OwnedFd),
 }
@@ -49,6 +50,8 @@ pub(super) enum Backlogged {
 /// A socket that listens.
 pub(super) struct Listening {
     pub(super) listener: TcpListener,
+    /// What programs on this engine open comes here.
+    pub(super) near: NearListener,
     /// Of a wildcard: what listens at the kernel's interfaces.
     pub(super) twin: Option<OwnedFd>,
     /// Connections that may wait here.
@@ -100,7 +103,24 @@ impl ProgramSocket {
             Behind::Place { listener, .. } => listener.local_addr().ok(),
             Behind::Listener(listening) => listening.listener.local_addr().ok(),
             Behind::Handshake { stream, .. } => stream.local_addr().ok(),
-            Behind::Connection(relay) => relay.stream.local_addr().ok(),
+            Behind::Connection(relay) => relay.far.local(),
+        }
+    }
+
+    /// The other end of a connection.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match &self.behind {
+            Behind::Connection(relay) => relay.far.peer(),
+            Behind::Handshake { stream, .. } => stream.peer_addr().ok(),
+            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) => None,
+        }
+    }
+
+    /// What a connection to another program on the engine has on this side.
+    pub(super) fn near(&self) -> Option<&NearEnd> {
+        match &self.behind {
+            Behind::Connection(relay) => relay.far.near(),
+            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Handshake { .. } => None,
         }
     }
 
@@ -152,7 +172,7 @@ impl ProgramSocket {
     pub(super) fn stream(&self) -> Option<&TcpStream> {
         match &self.behind {
             Behind::Handshake { stream, .. } => Some(stream),
-            Behind::Connection(relay) => Some(&relay.stream),
+            Behind::Connection(relay) => relay.far.stream(),
             Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) => None,
         }
     }
@@ -230,6 +250,11 @@ impl Sockets {
     /// The tokens of all without a connection.
     pub(super) fn unconnected(&self) -> Vec<u64> {
         self.tokens(|behind| !matches!(behind, Behind::Connection(_)))
+    }
+
+    /// The tokens of those that listen at a port.
+    pub(super) fn listening_at(&self, port: u16) -> Vec<u64> {
+        self.tokens(|behind| matches!(behind, Behind::Listener(listening) if listening.near.port() == port))
     }
 
     /// The tokens of connections with bytes of the program that the engine does not take.

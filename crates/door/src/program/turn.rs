@@ -20,6 +20,9 @@ use crate::view::ShownProgram;
 pub(super) const CALLS: u64 = u64::MAX;
 pub(super) const CONTEXT: u64 = u64::MAX - 1;
 pub(super) const STOP: u64 = u64::MAX - 2;
+pub(super) const BELL: u64 = u64::MAX - 3;
+/// Beside a socket's token, as `OF_TWIN`: an event is of what it has of a connection to another program on the engine.
+pub(super) const OF_NEAR: u64 = 1 << 30;
 
 /// How long a peer may take nothing of what a program wrote before its end, then the connection is reset. Source: `ip-sysctl`,
 /// `tcp_orphan_retries`: eight retries, of about 100 s at the shortest.
@@ -69,6 +72,7 @@ impl ServedProgram<'_> {
                 match token {
                     CONTEXT => {}
                     STOP => return Ok(()),
+                    BELL => self.bell.heard().into_iter().for_each(|token| self.take_connections(token)),
                     CALLS => {
                         if !self.take_calls()? {
                             self.is_over = true;
@@ -190,6 +194,9 @@ impl ServedProgram<'_> {
         if token & OF_TWIN != 0 {
             return self.take_connections(token & !OF_TWIN);
         }
+        if token & OF_NEAR != 0 {
+            return self.net_event(token & !OF_NEAR, Interest::from_bits(events.bits()));
+        }
         let Some(socket) = self.sockets.get(token) else { return };
         match &mut socket.behind {
             Behind::Connection(relay) => {
@@ -280,9 +287,9 @@ impl ServedProgram<'_> {
         poll(&mut asked, Some(&now)).is_ok_and(|_| asked[0].revents().contains(PollFlags::HUP))
     }
 
-    /// Lets go what the program has closed and this thread has not heard of, before an address is said to be in use.
-    pub(super) fn look_for_closed(&mut self) {
-        for token in self.sockets.unconnected() {
+    /// Lets go what the program has closed and this thread has not heard of, before an address is said to be in use, or connected to.
+    pub(super) fn look_for_closed(&mut self, among: Vec<u64>) {
+        for token in among {
             if self.sockets.get(token).is_some_and(|socket| Self::is_closed(&socket.own)) {
                 self.remove(token);
             }

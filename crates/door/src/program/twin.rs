@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, bind, listen};
 
 use super::socket::{Backlogged, Listening, ProgramSocket};
+use crate::relay::Far;
 
 /// Beside a socket's token: an event is of its twin. No token has this bit: places are fewer.
 pub(super) const OF_TWIN: u64 = 1 << 31;
@@ -48,7 +49,11 @@ impl Listening {
     /// The next connection that has come, and from where.
     pub(super) fn next(&self) -> Option<(Backlogged, SocketAddr)> {
         if let Ok((stream, peer)) = self.listener.accept() {
-            return Some((Backlogged::Engine(stream), peer));
+            return Some((Backlogged::Engine(Far::Wire(stream)), peer));
+        }
+        if let Some(end) = self.near.accept() {
+            let peer = end.peer();
+            return Some((Backlogged::Engine(Far::Near(end, None)), peer));
         }
         let (twin, peer) = acceptfrom_with(self.twin.as_ref()?, SocketFlags::CLOEXEC).ok()?;
         let peer = SocketAddr::try_from(peer?).ok()?;

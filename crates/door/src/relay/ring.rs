@@ -109,8 +109,7 @@ impl Relay {
         // The end is found again when the ring is empty.
         if received + before == 0 {
             self.program_ended = true;
-            // The peer may have ended the connection before, which the other direction hears of.
-            let _ = self.stream.shutdown(std::net::Shutdown::Write);
+            self.far.end_sending();
             return Ok(FromProgram::Nothing);
         }
         Ok(FromProgram::Bytes(from - before..from + received))

@@ -32,16 +32,24 @@ impl Reach {
     }
 
     fn has_address(&self, address: IpAddr) -> bool {
-        let address = plain(address);
-        address.is_unspecified() || self.addresses.iter().any(|(own, _)| *own == address)
+        plain(address).is_unspecified() || self.is_own(address)
     }
 
-    /// Where a connection leads: what is on the engine's link, and with a gateway what is beyond it. Loopback is the kernel's, and so is the
+    /// Whether it is one of the engine's own addresses: what connects there is for a program on this engine.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        let address = plain(address);
+        self.addresses.iter().any(|(own, _)| *own == address)
+    }
+
+    /// Where a connection leads: the engine's own addresses, what is on its link, and with a gateway what is beyond it. Loopback is the kernel's, and so is the
     /// wildcard, which means loopback (`net/ipv4/route.c` `ip_route_output_key_hash_rcu`).
     pub(crate) fn of_peer(&self, address: IpAddr) -> Whose {
         let address = plain(address);
         if address.is_loopback() || address.is_unspecified() {
             return Whose::Kernel;
+        }
+        if self.is_own(address) {
+            return Whose::Engine;
         }
         let on_link = self.addresses.iter().any(|(own, prefix)| is_within(*own, *prefix, address));
         let beyond = self.gateways[usize::from(address.is_ipv6())] && !is_link_local(address);
@@ -165,6 +173,7 @@ mod tests {
         assert_eq!([0, 80, 443].map(any), [Kernel, Engine, Kernel]);
         let peer = |last| reach.of_peer([192, 0, 2, last].into());
         assert_eq!([1, 63, 64, 127, 128].map(peer), [Kernel, Kernel, Engine, Engine, Kernel]);
+        assert!(peer(10) == Engine && reach.is_own([192, 0, 2, 10].into()) && !reach.is_own([0, 0, 0, 0].into()));
     }
 
     #[test]
