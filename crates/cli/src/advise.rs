@@ -5,7 +5,7 @@ mod seen;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow, bail};
 use napier_kv::service::Service;
@@ -192,7 +192,7 @@ pub(crate) fn run(args: &AdviseArgs, interrupted: &AtomicBool) -> anyhow::Result
     }
     crate::output::write(page.as_ref(), || advise_page(&advice, device))?;
     looked?;
-    if advice.left_out > 0 {
+    if advice.left_out > 0 || interrupted.load(Ordering::Relaxed) {
         return Err(advise::AdviseError::Interrupted.into());
     }
     // The advice is told; the status says that what was wanted is not reached, or may not be.

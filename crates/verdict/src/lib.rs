@@ -27,6 +27,7 @@ pub use beside::{Beside, Cause, Rule};
 pub use estimate::{Estimate, Interval};
 pub use histogram::Histogram;
 pub use metric::Metric;
+pub use numbers::student_bound;
 pub use settings::Settings;
 pub use slice::Slice;
 pub use slices::{LeftOut, Slices};

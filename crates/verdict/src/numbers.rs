@@ -37,10 +37,11 @@ pub(crate) fn normal_bound(p: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The `t` beyond which the share `p` of Student's distribution with `n` degrees of freedom lies, above and below together.
+/// The `t` beyond which the share `p` of Student's distribution with `n` degrees of freedom, 1 or more, lies, above and below together.
 ///
 /// Hill, Algorithm 396: Student's t-quantiles, CACM 13 (1970).
-pub(crate) fn student_bound(p: f64, n: f64) -> f64 {
+#[must_use]
+pub fn student_bound(p: f64, n: f64) -> f64 {
     if n < 1.5 {
         return 1.0 / (p * FRAC_PI_2).tan();
     }

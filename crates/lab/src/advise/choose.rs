@@ -10,6 +10,12 @@ use super::predict::Predicted;
 const NEAR_LOWEST: f64 = 1.25;
 /// CPU that is no difference, in percent of a CPU.
 const CPU_ALIKE_PCT: f64 = 1.0;
+/// By what part chance makes p99 of a run better or worse, if the run itself says that it is less, and at most.
+const P99_CHANCE: (f64, f64) = (0.1, 0.9);
+/// CPU likewise.
+const CPU_CHANCE: f64 = 0.03;
+/// By chance a run may answer no more than this part of a rate that is sustained.
+const RATE_CHANCE: f64 = 0.97;
 
 /// What is wanted.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
@@ -194,6 +200,44 @@ impl Rows<'_> {
 pub fn choose(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted]) -> Choice {
     let rows = Rows { goal, rows, at_peak };
     rows.choice(rows.chosen())
+}
+
+/// The same if chance had made it as much worse as it may have, or as much better.
+fn by_chance(row: &Predicted, better: bool) -> Predicted {
+    let factor = |part: f64| if better { 1.0 - part } else { 1.0 + part };
+    let p99 = factor(row.p99_within_pct.map_or(P99_CHANCE.1, |pct| (pct / 100.0).clamp(P99_CHANCE.0, P99_CHANCE.1)));
+    let cpu = factor(CPU_CHANCE);
+    let times = |range: Option<(f64, f64)>, by: f64| range.map(|(low, high)| (low * by, high * by));
+    Predicted {
+        p99_us: row.p99_us * p99,
+        p99_range_us: times(row.p99_range_us, p99),
+        cpu_pct: row.cpu_pct * cpu,
+        cpu_range_pct: times(row.cpu_range_pct, cpu),
+        sustained: row.sustained || better && row.achieved_rps >= row.load_rps as f64 * RATE_CHANCE,
+        ..row.clone()
+    }
+}
+
+/// The modes that may be chosen if one run of each says this: chance may have made that mode worse than it is and all others better.
+/// `base`, which the choice is held against, is always among them; `at_peak` as in [`choose`].
+pub(super) fn may_be_chosen(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted]) -> Vec<Mode> {
+    let worse = |rows: &[Predicted]| -> Vec<Predicted> { rows.iter().map(|row| by_chance(row, false)).collect() };
+    let (mut others, mut others_at_peak) = (worse(rows), worse(at_peak));
+    let is_chosen_as_it_is = Rows { goal, rows, at_peak }.chosen();
+    let mut may = |at: usize| {
+        let put = |rows: &[Predicted], into: &mut [Predicted], better: bool| {
+            if let Some(row) = rows.get(at) {
+                into[at] = by_chance(row, better);
+            }
+        };
+        put(rows, &mut others, true);
+        put(at_peak, &mut others_at_peak, true);
+        let chosen = Rows { goal, rows: &others, at_peak: &others_at_peak }.chosen();
+        put(rows, &mut others, false);
+        put(at_peak, &mut others_at_peak, false);
+        chosen == at || is_chosen_as_it_is == at || rows[at].mode == Mode::Base
+    };
+    (0..rows.len()).filter(|at| may(*at)).map(|at| rows[at].mode).collect()
 }
 
 /// The choice of most of `seeds` runs, each by itself, and how many have it; if several have as many, the one of all runs together.

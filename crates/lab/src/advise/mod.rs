@@ -7,6 +7,7 @@
 //!
 //! Nothing here reads a clock; the same arguments give the same advice, byte for byte, for any number of threads.
 
+mod chance;
 mod choose;
 pub mod gaps;
 mod json;
@@ -25,6 +26,7 @@ use napier_kv::service::Service;
 use crate::machines::{KnownError, MachineFile};
 use crate::modes::Mode;
 
+pub use chance::p99_within_pct;
 pub use choose::{Choice, Goal, Verdict, choose, frontier};
 pub use json::{as_text, json};
 pub use napier_sim::machine::RecordedArrivals;
@@ -59,7 +61,7 @@ pub struct Workload {
 /// How much is run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// Runs of each mode.
+    /// Runs of each mode that may be chosen; a mode that may not, whatever chance does, has one.
     pub seeds: u16,
     /// Threads.
     pub jobs: usize,
@@ -123,12 +125,13 @@ pub fn advise(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Advice, AdviseError> {
-    let (mut rows, at_peak) = predict::at_rate_and_peak(machine, workload, modes, effort, stop, progress)?;
+    let (mut rows, at_peak) = predict::at_rate_and_peak(machine, (workload, goal), modes, effort, stop, progress)?;
     if workload.peak_rps.is_some() {
         rows.truncate(at_peak.len());
     }
     let left_out = modes.len() - rows.len();
-    let seeds = effort.seeds;
+    // Fewer than were asked for if it was told to stop.
+    let seeds = rows.iter().map(|row| row.by_seed.len() as u16).max().unwrap_or(1);
     let (choice, agreeing) = choose::choose_by_most(goal, &rows, &at_peak, seeds);
     let fitted = machine.parameters.iter().filter(|figure| figure.origin == crate::machines::Origin::Fitted).count();
     let mut advice = Advice {

@@ -1,13 +1,16 @@
 //! What a server does in a mode, in virtual time.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 
 use napier_sim::machine::Class;
 use napier_sim::machine::figures::Figures;
 use serde::Serialize;
 
+use super::chance::p99_within_pct;
+use super::choose::may_be_chosen;
 use super::queues::{Extent, OfQueue, Queues, Ran, ServerRun, percentile_us, seed_of, simulate_queue};
-use super::{AdviseError, Effort, Workload};
+use super::{AdviseError, Effort, Goal, Workload};
 use crate::loads::Load;
 use crate::machines::{KnownError, MachineFile};
 use crate::modes::Mode;
@@ -47,6 +50,8 @@ pub struct Predicted {
     pub p50_us: f64,
     pub p95_us: f64,
     pub p99_us: f64,
+    /// Half of the interval that has p99 in 95 of 100 cases as far as chance goes, in percent of it; null: nothing says so.
+    pub p99_within_pct: Option<f64>,
     /// Of one CPU per queue; a thread that polls for ever has another one, so that up to 200 is possible.
     pub cpu_pct: f64,
     pub spin_pct: f64,
@@ -61,7 +66,7 @@ pub struct Predicted {
     pub p99_range_us: Option<(f64, f64)>,
     /// The same of CPU.
     pub cpu_range_pct: Option<(f64, f64)>,
-    /// By seed, in order.
+    /// By seed, in order: at least one.
     pub by_seed: Vec<BySeed>,
 }
 
@@ -76,9 +81,9 @@ pub struct BySeed {
 }
 
 impl Predicted {
-    /// The same as one seed has it.
+    /// The same as one seed has it; a row with fewer seeds has its last one for the others.
     pub(super) fn of_seed(&self, seed: usize) -> Self {
-        let one = self.by_seed[seed];
+        let one = self.by_seed[seed.min(self.by_seed.len() - 1)];
         let times = |range: Option<(f64, f64)>, of: f64, was: f64| {
             range.filter(|_| was > 0.0 && was.is_finite()).map(|(low, high)| (low * of / was, high * of / was))
         };
@@ -96,56 +101,94 @@ impl Predicted {
 }
 
 /// Every mode at the workload's rate, and at its peak; without a peak those are none. As many as were done when it was told to stop.
+///
+/// Each mode is run once, and those that may be chosen then are run with the other seeds ([`may_be_chosen`]).
 pub(super) fn at_rate_and_peak(
     machine: &MachineFile,
-    workload: &Workload,
+    (workload, goal): (&Workload, &Goal),
     modes: &[Mode],
     effort: Effort,
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<(Vec<Predicted>, Vec<Predicted>), AdviseError> {
-    let at = |rate_rps| predict(machine, workload, rate_rps, modes, effort, stop, progress);
-    Ok((at(workload.rate_rps)?, workload.peak_rps.map_or(Ok(Vec::new()), at)?))
+    let at = |rate_rps| AtRate { machine, workload, rate_rps, jobs: effort.jobs, stop, progress };
+    let rates: Vec<AtRate<'_>> = [Some(workload.rate_rps), workload.peak_rps].into_iter().flatten().map(at).collect();
+    let mut all = Vec::with_capacity(rates.len());
+    for at in &rates {
+        all.push(at.run(modes, 1..=1)?);
+    }
+    let rows = |all: &[Vec<ModeRuns>]| -> Vec<Vec<Predicted>> {
+        rates.iter().zip(all).map(|(at, of)| of.iter().map(|(mode, runs)| at.row(*mode, runs)).collect()).collect()
+    };
+    let first = rows(&all);
+    if first.iter().any(Vec::is_empty) {
+        return Err(AdviseError::Interrupted);
+    }
+    let at_both = first.iter().map(Vec::len).min().unwrap_or(0);
+    let at_peak = first.get(1).map_or(&[][..], |rows| &rows[..at_both]);
+    let open: Vec<Mode> = may_be_chosen(goal, &first[0][..at_both], at_peak);
+    for (at, known) in rates.iter().zip(&mut all) {
+        for (mode, more) in at.run(&open, 2..=effort.seeds)? {
+            let of_mode = known.iter_mut().find(|(known, _)| *known == mode);
+            of_mode.expect("it was run before").1.extend(more);
+        }
+    }
+    let mut rows = rows(&all).into_iter();
+    Ok((rows.next().unwrap_or_default(), rows.next().unwrap_or_default()))
 }
 
-/// Every mode at a rate over all queues, in order, or as many as were done when it was told to stop; queues and what belongs to them are
-/// simulated.
-pub(super) fn predict(
-    machine: &MachineFile,
-    workload: &Workload,
-    rate_rps: u64,
-    modes: &[Mode],
-    effort: Effort,
-    stop: &AtomicBool,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Predicted>, AdviseError> {
-    let load = Load::Rps(rate_rps);
-    let queues = Queues::of(workload, load);
-    let extent = Extent::Requests(REQUESTS).of_each(workload, load, queues.looked_at.len());
-    let of_seed =
-        |mode: Mode, seed: u64| queues.iter().enumerate().map(move |(nth, queue)| (mode, seed_of(seed, nth), queue));
-    let of_mode = |mode: &Mode| (1..=effort.seeds).flat_map(|seed| of_seed(*mode, seed.into())).collect::<Vec<_>>();
-    let runs: Vec<(Mode, u64, OfQueue)> = modes.iter().flat_map(of_mode).collect();
-    let one = |(mode, seed, queue): &(Mode, u64, OfQueue)| {
-        simulate_queue(machine, (workload, load), *queue, *mode, *seed, extent, stop)
-    };
-    let results: Vec<Option<Figures>> =
-        in_parallel(&runs, effort.jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
-    let mut results = results.into_iter();
-    let mut rows = Vec::with_capacity(modes.len());
-    for mode in modes {
-        let of_seed = |_| {
-            let runs = results.by_ref().take(queues.iter().count());
-            runs.collect::<Option<Vec<Figures>>>().map(|runs| ServerRun::of(queues.clone(), runs))
+/// A mode and its runs, by seed.
+type ModeRuns = (Mode, Vec<ServerRun>);
+
+/// A server at a rate over all queues.
+pub(super) struct AtRate<'a> {
+    pub(super) machine: &'a MachineFile,
+    pub(super) workload: &'a Workload,
+    pub(super) rate_rps: u64,
+    pub(super) jobs: usize,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+impl AtRate<'_> {
+    /// Runs modes with these seeds, in order; as many as were done when it was told to stop. Queues and what belongs to them are
+    /// simulated.
+    pub(super) fn run(&self, modes: &[Mode], seeds: RangeInclusive<u16>) -> Result<Vec<ModeRuns>, AdviseError> {
+        let &Self { machine, workload, rate_rps, jobs, stop, progress } = self;
+        let load = Load::Rps(rate_rps);
+        let queues = Queues::of(workload, load);
+        let extent = Extent::Requests(REQUESTS).of_each(workload, load, queues.looked_at.len());
+        let of_seed = |mode: Mode, seed: u64| {
+            queues.iter().enumerate().map(move |(nth, queue)| (mode, seed_of(seed, nth), queue))
         };
-        let runs: Option<Vec<ServerRun>> = (0..effort.seeds).map(of_seed).collect();
-        let Some(runs) = runs else { break };
-        if let Some(why) = runs.iter().find_map(ServerRun::broken) {
-            return Err(AdviseError::Broken { mode: *mode, why });
+        let of_mode = |mode: &Mode| seeds.clone().flat_map(|seed| of_seed(*mode, seed.into())).collect::<Vec<_>>();
+        let runs: Vec<(Mode, u64, OfQueue)> = modes.iter().flat_map(of_mode).collect();
+        let one = |(mode, seed, queue): &(Mode, u64, OfQueue)| {
+            simulate_queue(machine, (workload, load), *queue, *mode, *seed, extent, stop)
+        };
+        let results: Vec<Option<Figures>> =
+            in_parallel(&runs, jobs, stop, progress, one).into_iter().map(Option::flatten).collect();
+        let mut results = results.into_iter();
+        let mut done = Vec::with_capacity(modes.len());
+        for mode in modes {
+            let of_seed = |_| {
+                let runs = results.by_ref().take(queues.iter().count());
+                runs.collect::<Option<Vec<Figures>>>().map(|runs| ServerRun::of(queues.clone(), runs))
+            };
+            let runs: Option<Vec<ServerRun>> = seeds.clone().map(of_seed).collect();
+            let Some(runs) = runs else { break };
+            if let Some(why) = runs.iter().find_map(ServerRun::broken) {
+                return Err(AdviseError::Broken { mode: *mode, why });
+            }
+            done.push((*mode, runs));
         }
-        rows.push(together(*mode, rate_rps, workload.queues, &runs, &machine.known));
+        Ok(done)
     }
-    if rows.is_empty() { Err(AdviseError::Interrupted) } else { Ok(rows) }
+
+    /// What the runs of a mode say together.
+    pub(super) fn row(&self, mode: Mode, runs: &[ServerRun]) -> Predicted {
+        together(mode, self.rate_rps, self.workload.queues, runs, &self.machine.known)
+    }
 }
 
 /// What one run of a server with so many queues says.
@@ -180,6 +223,7 @@ fn together(mode: Mode, load_rps: u64, queues: u16, all: &[ServerRun], known: &K
         p50_us,
         p95_us: percentile_us(&latency, 95),
         p99_us,
+        p99_within_pct: p99_within_pct(&runs, |run| &run.from_due_ns),
         cpu_pct,
         spin_pct,
         lost_per_s: sum(&|run| run.lost) * 1e9 / ns * f64::from(queues),

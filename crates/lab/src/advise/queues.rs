@@ -291,7 +291,7 @@ mod tests {
     fn a_server_falls_over_where_its_fullest_queue_does() {
         let machine = crate::machines::server_named("epyc-7662-cx5").expect("it comes along");
         let at = |queues: u16| {
-            let load = Load::Rps(118_000 * u64::from(queues));
+            let load = Load::Rps(112_000 * u64::from(queues));
             let stop = AtomicBool::new(false);
             let extent = Extent::Requests(8_000);
             let run = simulate(&machine, &workload(queues, 200 * queues), load, Mode::Base, 1, extent, &stop);

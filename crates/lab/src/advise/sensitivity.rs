@@ -66,7 +66,8 @@ impl Looked<'_> {
         machine.costs.set(cost, Span::from_ns(ns));
         let effort = Effort { seeds: self.advice.agreeing.1, jobs: 1, sensitivity: false };
         let workload = &self.advice.workload;
-        let (rows, at_peak) = at_rate_and_peak(&machine, workload, &self.modes, effort, self.stop, &|_, _| ())?;
+        let asked = (workload, &self.advice.goal);
+        let (rows, at_peak) = at_rate_and_peak(&machine, asked, &self.modes, effort, self.stop, &|_, _| ())?;
         if rows.len() < self.modes.len() || workload.peak_rps.is_some() && at_peak.len() < self.modes.len() {
             return Err(AdviseError::Interrupted);
         }

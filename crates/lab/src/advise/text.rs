@@ -274,7 +274,20 @@ pub(crate) fn certainty(advice: &Advice) -> String {
     if seeds == 1 {
         return format!("One run gives this choice. {off}");
     }
-    format!("Of {seeds} runs, each by itself, {agreeing} give this choice{sure}. {off}")
+    format!("Of {seeds} runs, each by itself, {agreeing} give this choice{sure}. {off}{}", run_once(advice))
+}
+
+/// Modes that were not run with every seed.
+fn run_once(advice: &Advice) -> String {
+    let seeds = usize::from(advice.agreeing.1);
+    let once = advice.rows.iter().filter(|row| row.by_seed.len() < seeds).map(|row| row.mode.to_string());
+    match &once.collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        once => format!(
+            " After one run chance cannot make these the choice, so that they have no other: {}.",
+            once.join(", ")
+        ),
+    }
 }
 
 /// What of the choice's p99 is the server's.

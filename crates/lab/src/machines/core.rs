@@ -40,6 +40,8 @@ pub fn core_of(machine: &MachineFile, mode: Mode, service_ns: Arc<[u64]>) -> Cor
     let (tunables, threaded) = instance_settings(&set);
     Core {
         disturbance: machine.disturbance,
+        slower_closed_pct: machine.slower_closed_pct,
+        polls_at_stop: machine.polls_at_stop,
         hz: machine.hz,
         moderates: !machine.apply.is_zero(),
         apply: machine.apply,

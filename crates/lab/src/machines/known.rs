@@ -14,18 +14,18 @@ const FULL_PCT: f64 = 80.0;
 /// Largest error of a file, in percent.
 const PCT_MAX: i128 = 1_000_000;
 
-/// What was measured, as a part of what was predicted: from the least to the most. 1 is always between them.
-type Span = (f64, f64);
+/// What a measured row may be, as a part of what was predicted: from the least to the most. 1 is always between them.
+pub(super) type Range = (f64, f64);
 
-/// How far rows were off.
+/// How far a row may be off, by how far rows were.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Off {
     /// How many.
     pub rows: u32,
     /// Of the 99th percentile; `None`: nothing says so.
-    pub p99: Option<Span>,
+    pub p99: Option<Range>,
     /// Of CPU.
-    pub cpu: Option<Span>,
+    pub cpu: Option<Range>,
 }
 
 /// How far predictions were off.
@@ -36,7 +36,7 @@ pub struct KnownError {
     /// The same over rows that had no part in it.
     pub held_back_pct: Option<f64>,
     /// By kinds of modes, whose errors are alike.
-    offs: Vec<(&'static str, Off)>,
+    pub(super) offs: Vec<(&'static str, Off)>,
 }
 
 /// Why predictions on a machine are not to be believed.
@@ -60,7 +60,7 @@ pub enum Distrust {
 /// Kinds of modes by who brings packets to the program, below the limit of a core and near it; the last is any of them.
 const KINDS: [&str; 7] = ["interrupts", "interrupts-full", "deferred", "deferred-full", "polled", "polled-full", "all"];
 
-fn kind(mode: Mode, working_pct: f64) -> Option<&'static str> {
+pub(super) fn kind(mode: Mode, working_pct: f64) -> Option<&'static str> {
     let at = match mode {
         Mode::Base | Mode::Suspend0 => 0,
         Mode::Defer { .. } => 2,
@@ -71,19 +71,8 @@ fn kind(mode: Mode, working_pct: f64) -> Option<&'static str> {
 }
 
 impl Off {
-    /// One more row was so much of what was predicted.
-    fn with(self, p99: Option<f64>, cpu: f64) -> Self {
-        let wider = |span: Option<Span>, of: f64| {
-            let (least, most) = span.unwrap_or((1.0, 1.0));
-            // Whole percents, as a file has them.
-            Some((least.min((of * 100.0).floor() / 100.0), most.max((of * 100.0).ceil() / 100.0)))
-        };
-        let p99 = p99.map_or(self.p99, |of| wider(self.p99, of));
-        Self { rows: self.rows + 1, p99, cpu: wider(self.cpu, cpu) }
-    }
-
     fn line(&self) -> String {
-        let span = |name: &str, span: Option<Span>| {
+        let span = |name: &str, span: Option<Range>| {
             span.map_or_else(String::new, |(least, most)| {
                 format!(", {name} = [{:.0}, {:.0}]", least * 100.0, most * 100.0)
             })
@@ -108,11 +97,6 @@ impl Off {
 }
 
 impl KnownError {
-    /// Errors of all rows, those that figures were fitted to and others.
-    pub fn of(fit_pct: Option<f64>, held_back_pct: Option<f64>) -> Self {
-        Self { fit_pct, held_back_pct, offs: Vec::new() }
-    }
-
     /// How far predictions of a mode were off on a core that works for so much of the time; `None`: nothing says so. Where no row of the
     /// kind was on the same side of the limit of a core, those of the other side say more than nothing.
     #[must_use]
@@ -120,21 +104,6 @@ impl KnownError {
         let of = |name: &str| self.offs.iter().find(|(known, _)| *known == name).map(|(_, off)| *off);
         let other_side = if working_pct > FULL_PCT { 0.0 } else { 100.0 };
         [working_pct, other_side].into_iter().find_map(|at| of(kind(mode, at)?)).or_else(|| of("all"))
-    }
-
-    /// A row was measured; p99 and CPU are what they were of what was predicted. `None` for p99: it was not the mode's.
-    pub fn add(&mut self, kind: &'static str, p99: Option<f64>, cpu: f64) {
-        match self.offs.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, off)) => *off = off.with(p99, cpu),
-            None => self.offs.push((kind, Off::default().with(p99, cpu))),
-        }
-    }
-
-    /// The same of a mode, by its kind.
-    pub fn add_mode(&mut self, mode: Mode, working_pct: f64, p99: f64, cpu: f64) {
-        if let Some(kind) = kind(mode, working_pct) {
-            self.add(kind, Some(p99), cpu);
-        }
     }
 
     /// Why predictions are not to be believed, if they are not.
@@ -217,7 +186,7 @@ pub fn table(known: &KnownError) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut text = "\n# Of what was measured: errors in percent, and from the least to the most in percent of what was predicted.\n[error]\n".to_owned();
+    let mut text = "\n# Of what was measured: errors in percent, and from what to what a row of a further load may be, in percent of what was predicted.\n[error]\n".to_owned();
     for line in lines {
         let _ = writeln!(text, "{line}");
     }
@@ -235,11 +204,10 @@ mod tests {
     }
 
     fn known() -> KnownError {
-        let mut known = KnownError { fit_pct: Some(24.0), held_back_pct: Some(29.0), offs: Vec::new() };
-        known.add_mode(Mode::Base, 40.0, 1.786, 0.85);
-        known.add_mode(Mode::Suspend0, 50.0, 2.534, 0.96);
-        known.add_mode(Mode::Suspend { us: 20 }, 50.0, 0.93, 1.004);
-        known
+        let interrupts = Off { rows: 2, p99: Some((1.0, 2.54)), cpu: Some((0.85, 1.0)) };
+        let polled = Off { rows: 1, p99: Some((0.93, 1.0)), cpu: Some((1.0, 1.01)) };
+        let offs = vec![("interrupts", interrupts), ("polled", polled)];
+        KnownError { fit_pct: Some(24.0), held_back_pct: Some(29.0), offs }
     }
 
     #[test]
@@ -259,7 +227,7 @@ mod tests {
         assert_eq!(known.off(Mode::Defer { us: 20 }, 10.0), None);
         assert_eq!(known.off(Mode::Threaded, 10.0), None);
         let mut all = known;
-        all.add("all", None, 2.0);
+        all.offs.push(("all", Off { rows: 1, p99: None, cpu: Some((1.0, 2.0)) }));
         let off = all.off(Mode::Threaded, 10.0).unwrap();
         assert_eq!((off.p99, off.cpu), (None, Some((1.0, 2.0))));
     }
@@ -271,7 +239,7 @@ mod tests {
         let far = KnownError { held_back_pct: Some(51.0), ..known() };
         assert_eq!(far.distrust(), Some(Distrust::Far { off_pct: 51.0 }));
         let mut no_tail = KnownError { fit_pct: Some(4.0), ..KnownError::default() };
-        no_tail.add("all", None, 1.0);
+        no_tail.offs.push(("all", Off { rows: 1, p99: None, cpu: Some((1.0, 1.0)) }));
         assert_eq!(no_tail.distrust(), Some(Distrust::NoTail));
     }
 

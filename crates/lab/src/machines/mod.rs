@@ -1,6 +1,7 @@
 //! Machine files: what work costs on a machine that is simulated, and where each figure comes from. `docs/plans.md` describes them.
 
 mod core;
+mod error_rows;
 mod files;
 mod known;
 mod spread;
@@ -13,6 +14,7 @@ use napier_sim::machine::rpc::Quiet;
 use napier_sim::machine::{Disturbance, Work, WorkCosts};
 
 pub use self::core::{clients_of, core_of, instance_settings};
+pub use error_rows::ErrorRows;
 pub use files::{MachineError, machine, server_named};
 pub use known::{Distrust, ERROR_MAX_PCT, KnownError, Off, percent, root_mean_square, table as error_table};
 pub use spread::{fullest_queue, queue_connections};
@@ -77,12 +79,16 @@ pub struct MachineFile {
     pub kernel: Option<String>,
     /// Cycles in a microsecond.
     pub clock_mhz: u32,
+    /// A busy poll of its kernel that ends polls once more before its timer is armed: Linux before 7.3. Of a server and its clients.
+    pub polls_at_stop: bool,
     /// Jiffies per second.
     pub hz: u32,
     /// What work costs.
     pub costs: WorkCosts,
     /// What interrupts and switches cost beside.
     pub disturbance: Disturbance,
+    /// By how much work is slower after them in a closed loop, in percent; `None`: as anywhere.
+    pub slower_closed_pct: Option<u32>,
     /// Requests of one wait whose data stays in the cache; the others are disturbed as after a switch.
     pub warm_max: usize,
     /// How long the card takes to change its moderation; zero: it moderates nothing, and each packet interrupts.
@@ -136,13 +142,27 @@ pub struct Wire {
     pub mbit_s: u64,
 }
 
-const KEYS: &[&str] =
-    &["title", "kernel", "clock-mhz", "hz", "cost", "speed", "nic", "client", "wire", "storage", "error"];
+const KEYS: &[&str] = &[
+    "title",
+    "kernel",
+    "polls-at-stop",
+    "clock-mhz",
+    "hz",
+    "cost",
+    "speed",
+    "nic",
+    "client",
+    "wire",
+    "storage",
+    "error",
+];
 const SPEED: &[&str] = &[
     "after-hard-irq",
     "after-timer-irq",
     "after-switch",
     "slower",
+    "slower-closed",
+    "unseen",
     "warm-requests",
     "deep-idle-after",
     "sibling",
@@ -223,6 +243,7 @@ impl MachineFile {
             after_timer_irq: span("after-timer-irq"),
             after_switch: span("after-switch"),
             slower_pct: u32::try_from(of(&speed, "slower")).unwrap_or(u32::MAX),
+            unseen: span("unseen"),
         };
         let nic = read.table(&whole, "nic", NIC)?;
         let nic = |name: &str| Span::from_ns(of(&nic, name));
@@ -234,9 +255,11 @@ impl MachineFile {
             title: whole.need("title")?.text("what the machine is")?.to_owned(),
             kernel: whole.map("kernel", |node| node.text("what its kernel is").map(str::to_owned))?,
             clock_mhz: whole.need("clock-mhz")?.number(1..=100_000)?,
+            polls_at_stop: whole.map("polls-at-stop", Node::flag)?.unwrap_or(false),
             hz: whole.number("hz", 1..=10_000, 1000)?,
             costs,
             disturbance,
+            slower_closed_pct: given(&speed, "slower-closed").map(|pct| u32::try_from(pct).unwrap_or(u32::MAX)),
             warm_max: usize::try_from(of(&speed, "warm-requests")).unwrap_or(usize::MAX),
             apply: nic("apply-moderation"),
             deep_after: span("deep-idle-after"),
@@ -285,8 +308,12 @@ fn storage(whole: &Table<'_>, read: &mut Reader) -> Result<Storage, ParseError> 
     Ok(Storage { times, program_ns: of(&values, "program") })
 }
 
+fn given(values: &[(String, u64)], name: &str) -> Option<u64> {
+    values.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+}
+
 fn of(values: &[(String, u64)], name: &str) -> u64 {
-    values.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
+    given(values, name).unwrap_or(0)
 }
 
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::{Depth, Determined, FITTED, Figure, Observed, Settled};
 use napier_lab::advise::{Extent, Ran, ServerRun, Workload, simulate};
 use napier_lab::loads::Load;
-use napier_lab::machines::{KnownError, MachineFile, percent, root_mean_square};
+use napier_lab::machines::{ErrorRows, KnownError, MachineFile, percent, root_mean_square};
 use napier_lab::parallel::in_parallel;
 
 /// The first step of a figure is this factor, and each that finds nothing takes its root, until it is too small to matter.
@@ -63,15 +63,20 @@ fn error_of(seen: &[Seen]) -> Option<f64> {
 /// How far a machine is off, by rows that it was fitted to and others: what is known of its predictions is what the others say, and of
 /// what is left if there are none.
 pub(super) fn known(fitted: &[Seen], held_back: &[Seen]) -> KnownError {
-    let mut known = KnownError::of(error_of(fitted).map(percent), error_of(held_back).map(percent));
+    let mut rows = ErrorRows::default();
     for seen in if held_back.is_empty() { fitted } else { held_back } {
         let Seen { measured, predicted } = seen;
         if measured.is_sustained() && measured.load != Load::Max {
             let p99 = measured.tail_counts.then_some(measured.p99_us / predicted.p99_us);
-            known.add("all", p99, measured.cpu_pct.max(CPU_LEAST_PCT) / predicted.cpu_pct.max(CPU_LEAST_PCT));
+            rows.add(
+                "all",
+                measured.load,
+                p99,
+                measured.cpu_pct.max(CPU_LEAST_PCT) / predicted.cpu_pct.max(CPU_LEAST_PCT),
+            );
         }
     }
-    known
+    rows.known(error_of(fitted).map(percent), error_of(held_back).map(percent))
 }
 
 pub(super) struct Fitter<'a> {

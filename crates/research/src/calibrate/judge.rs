@@ -52,6 +52,7 @@ fn as_predicted(row: &Observed, load_rps: u64) -> Predicted {
         p50_us: row.p50_us,
         p95_us: row.p99_us,
         p99_us: row.p99_us,
+        p99_within_pct: None,
         cpu_pct: row.cpu_pct,
         spin_pct: 0.0,
         interrupts_per_s: 0.0,

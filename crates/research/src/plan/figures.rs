@@ -1,5 +1,6 @@
 //! Figures by name, with the unit at the end of it: what a plan's cells come to, and what documents print.
 
+use napier_lab::advise::p99_within_pct;
 use napier_sim::machine::Class;
 use napier_sim::machine::figures::Figures;
 
@@ -20,6 +21,7 @@ pub const NAMES: &[&str] = &[
     "p90_us",
     "p95_us",
     "p99_us",
+    "p99_within_pct",
     "p999_us",
     "p5_ns",
     "p50_ns",
@@ -89,7 +91,7 @@ pub(super) fn together(plan: &Plan, runs: &[&Figures]) -> Result<Predicted, Stri
         return Err("no answer came in the measured time".to_owned());
     }
     let all = Together { plan, runs, latency, ns: runs.iter().map(|run| run.measured.ns).sum::<u64>() as f64 };
-    let figures = plan.figures().into_iter().map(|name| (name, all.figure(name).unwrap_or(f64::NAN)));
+    let figures = plan.figures().into_iter().filter_map(|name| Some((name, all.figure(name)?)));
     Ok(figures.collect())
 }
 
@@ -134,6 +136,7 @@ impl Together<'_> {
             "p90_us" => us(900),
             "p95_us" => us(950),
             "p99_us" => us(990),
+            "p99_within_pct" => p99_within_pct(self.runs, |run| &run.latency_ns)?,
             "p999_us" => us(999),
             "p5_ns" => self.at_ns(50),
             "p50_ns" => self.at_ns(500),
@@ -148,7 +151,9 @@ impl Together<'_> {
             "server_cpu_pct" => self.busy() * 100.0 / self.ns / self.plan.host_cpus(),
             "cpus_polling" => self.polling(),
             "cpus_busy" => self.polling() + self.sum(|run| run.program.busy().ns) / self.ns,
-            "cycles_per_query_corrected" => self.busy() / self.answered() * f64::from(clock_mhz) / 1000.0,
+            "cycles_per_query_corrected" => {
+                self.sum(|run| run.account.awake().ns) / self.answered() * f64::from(clock_mhz) / 1000.0
+            }
             "instructions_per_query_corrected" => self.sum(|run| self.instructions(run)) / self.answered(),
             "interrupts_per_s" => self.per_s(|run| run.interrupts) * self.plan.alike(),
             "interrupts_per_s_per_core" => self.per_s(|run| run.interrupts),
@@ -204,7 +209,7 @@ impl Together<'_> {
         let Some(machine) = &self.plan.machine else { return 0 };
         let (working, spinning) = machine.per_100_cycles;
         let spin_ns = run.account.undisturbed(Class::Spin).ns;
-        let classes = [Class::User, Class::System, Class::Irq, Class::Softirq];
+        let classes = [Class::User, Class::System, Class::Irq, Class::Softirq, Class::Unseen];
         let work_ns: u64 = classes.iter().map(|class| run.account.undisturbed(*class).ns).sum();
         (work_ns * working + spin_ns * spinning) * u64::from(machine.clock_mhz) / 100_000
     }

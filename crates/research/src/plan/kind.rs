@@ -236,6 +236,7 @@ impl PlanKind {
                 "p50_us",
                 "p95_us",
                 "p99_us",
+                "p99_within_pct",
                 "p999_us",
                 "cpu_pct",
                 "cpu_user_pct",

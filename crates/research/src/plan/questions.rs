@@ -59,6 +59,7 @@ impl JudgedRow {
             p50_us: 0.0,
             p95_us: 0.0,
             p99_us,
+            p99_within_pct: None,
             cpu_pct,
             spin_pct: cpu_pct - working_pct,
             interrupts_per_s: 0.0,

@@ -1,7 +1,7 @@
 //! How near predictions are to what was published.
 
 use napier_lab::loads::Load;
-use napier_lab::machines::{KnownError, percent, root_mean_square};
+use napier_lab::machines::{ErrorRows, KnownError, percent, root_mean_square};
 
 use super::{Plan, PlanCell, PlanKind, PlanLoad};
 
@@ -129,7 +129,7 @@ fn of_server(plan: &Plan, cells: &[PlanCell]) -> ServerScore {
 
 /// Errors of rows that the simulated server keeps up with, as advice has to know them.
 pub(super) fn known(plan: &Plan, cells: &[&PlanCell]) -> KnownError {
-    let mut known = KnownError::default();
+    let mut rows = ErrorRows::default();
     let (mut fitted, mut others) = (Vec::new(), Vec::new());
     for cell in cells {
         let Load::Rps(rate) = cell.load.load else { continue };
@@ -145,16 +145,14 @@ pub(super) fn known(plan: &Plan, cells: &[&PlanCell]) -> KnownError {
         }
         let working_pct = cpu.1 - cell.figure("cpu_spin_pct").unwrap_or(0.0);
         // Where only the document's server falls over, its latency is what a choice meets.
-        known.add_mode(cell.mode.mode, working_pct, p99.0 / p99.1, cpu.0 / cpu.1);
+        rows.add_mode((cell.mode.mode, cell.load.load), working_pct, p99.0 / p99.1, cpu.0 / cpu.1);
         if keeps_up(qps.0) {
             let ln = |(was, is): (f64, f64)| (is / was).ln();
             let errors = if plan.is_fitted(cell) { &mut fitted } else { &mut others };
             errors.extend([(ln(avg), 1.0), (ln(p99), 0.5), (ln(cpu), 1.0)]);
         }
     }
-    (known.fit_pct, known.held_back_pct) =
-        (root_mean_square(&fitted).map(percent), root_mean_square(&others).map(percent));
-    known
+    rows.known(root_mean_square(&fitted).map(percent), root_mean_square(&others).map(percent))
 }
 
 fn errors(mut all: Vec<f64>) -> Option<Errors> {

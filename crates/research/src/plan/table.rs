@@ -34,6 +34,12 @@ fn write_rows(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score)
     text.write_str(
         "published, predicted, error in percent; + fitted to, = published and not fitted to, ? predicted only\n",
     )?;
+    if plan.is_of_server() {
+        text.write_str(
+            "predicted alone: 99.9%lat, and half of the interval that has the predicted 99%lat in 95 of 100 cases as far as chance goes, in\n\
+             percent of it, by ten parts of the time of all runs\n",
+        )?;
+    }
     if cells.iter().any(grows) {
         text.write_str(
             "! behind the mark: what is due and not answered grows over the run, in one of the queues at least\n",
@@ -43,7 +49,7 @@ fn write_rows(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score)
     for cell in cells {
         if load.replace(cell.load) != Some(cell.load) {
             if plan.is_of_server() {
-                text.write_str("\n  testcase    load              qps            avglat             95%lat             99%lat          cpu              cpq")?;
+                text.write_str("\n  testcase    load              qps            avglat             95%lat             99%lat          cpu              cpq  99.9%lat  +-99%")?;
             } else {
                 write!(text, "\n  {:<18} {:>9}", "mode", "load")?;
                 for name in plan.columns() {
@@ -87,6 +93,11 @@ fn line(text: &mut String, plan: &Plan, cell: &PlanCell) -> fmt::Result {
         } else {
             write!(text, "  {:>width$} {is:>width$.digits$} {:>4}", "", "")?;
         }
+    }
+    if is_server {
+        // Predicted alone, and from how much of it is chance.
+        let figure = |name| cell.figure(name).map_or_else(|| "-".to_owned(), |is| format!("{is:.0}"));
+        write!(text, "  {:>8}  {:>5}", figure("p999_us"), figure("p99_within_pct"))?;
     }
     while !is_server && text.ends_with(' ') {
         text.pop();
@@ -185,8 +196,8 @@ fn of_server(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) 
     if !lines.is_empty() {
         writeln!(
             text,
-            "where the server keeps up: root mean square errors of avglat, 99%lat (half) and cpu, and what was published in percent of\n\
-             what is predicted, from the least to the most, by kinds of modes and, `-full`, above 80 % of a CPU; as in the machine's [error]"
+            "where the server keeps up: root mean square errors of avglat, 99%lat (half) and cpu, and what may be published in\n\
+             percent of what is predicted: what was, and what 9 of 10 further loads may have at either end; by kinds of modes and, `-full`, above 80 % of a CPU; as in the machine's [error]"
         )?;
     }
     for line in lines {

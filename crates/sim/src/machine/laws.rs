@@ -179,7 +179,7 @@ impl World {
                 || streams.map_or(0.0, |streams| streams.behind(self.now)),
                 |asking| asking.behind(self.now),
             ),
-            busy_ns: spent.iter().map(|account| account.busy().ns).collect(),
+            busy_ns: spent.iter().map(|account| account.awake().ns).collect(),
         }
     }
 

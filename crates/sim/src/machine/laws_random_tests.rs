@@ -44,7 +44,8 @@ impl Drawn {
             let ns = |rng: &mut Xoshiro256PlusPlus| Span::from_ns(rng.random_range(0..20_000));
             let (after_hard_irq, after_timer_irq, after_switch) = (ns(&mut rng), ns(&mut rng), ns(&mut rng));
             let slower_pct = rng.random_range(0..40);
-            core.disturbance = Disturbance { after_hard_irq, after_timer_irq, after_switch, slower_pct };
+            core.disturbance =
+                Disturbance { after_hard_irq, after_timer_irq, after_switch, slower_pct, unseen: Span::ZERO };
         }
         let spins = set_mode(&mut core, &mut rng);
         core.moderates = rng.random_bool(0.2);
@@ -72,6 +73,8 @@ impl Drawn {
             acknowledges: rng.random_bool(0.5),
             rto_min: Some(RTO_MIN),
         };
+        core.disturbance.unseen = Span::from_ns(rng.random_range(0..2_000));
+        core.polls_at_stop = rng.random_bool(0.5);
         Self { scales: !core.moderates && core.coalescing.0 == 0, core, clients, length }
     }
 
@@ -118,8 +121,8 @@ impl Drawn {
         for work in Work::ALL {
             core.costs.set(*work, twice(core.costs.get(*work)));
         }
-        let Disturbance { after_hard_irq, after_timer_irq, after_switch, .. } = &mut core.disturbance;
-        for span in [after_hard_irq, after_timer_irq, after_switch] {
+        let Disturbance { after_hard_irq, after_timer_irq, after_switch, unseen, .. } = &mut core.disturbance;
+        for span in [after_hard_irq, after_timer_irq, after_switch, unseen] {
             *span = twice(*span);
         }
         let Tunables { gro_flush_timeout, irq_suspend_timeout, .. } = &mut core.tunables;
@@ -202,7 +205,7 @@ fn worst_ns(core: &Core) -> u64 {
 
 /// Time of the cores but for what they spin.
 fn working_ns(of: &Figures) -> f64 {
-    (of.account.busy().ns - of.account.of(Class::Spin).ns) as f64
+    (of.account.awake().ns - of.account.of(Class::Spin).ns) as f64
 }
 
 fn mean_ns(of: &Figures) -> f64 {

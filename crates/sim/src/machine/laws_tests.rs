@@ -6,6 +6,7 @@ use napier_rng::load::Load;
 use super::super::figures::{self, Core, Experiment, Figures, Length, Setting};
 use super::super::{Clients, RTO_MIN, WorkCosts};
 use super::*;
+use crate::machine::cpu::work::Disturbance;
 
 /// A core that takes 3 us for a request, if nothing slows it down.
 fn core() -> Core {
@@ -82,6 +83,49 @@ fn the_load_is_what_was_asked_for() {
             assert!(off <= chance.max(due / 100.0), "{rate_rps}/s of {connections}: {} of {due}", figures.answered);
         }
     }
+}
+
+/// What ticks do not see of interrupts of an idle CPU changes who it is counted for, and nothing else.
+#[test]
+fn what_counts_as_idleness_takes_its_cycles_all_the_same() {
+    let with = |unseen_ns: u64, rate_rps: u64| {
+        let disturbance = Disturbance { unseen: Span::from_ns(unseen_ns), ..Disturbance::default() };
+        let figures = run(&Core { disturbance, ..core() }, &clients(20, Load::Rps(rate_rps)), ms(1, 50), 7);
+        holds(&figures);
+        figures
+    };
+    let [seen, unseen] = [0, 250].map(|ns| with(ns, 20_000));
+    let of = |figures: &Figures, class| figures.account.of(class).ns;
+    assert_eq!(
+        (of(&seen, Class::Unseen), seen.account.awake(), &seen.latency_ns),
+        (0, seen.account.busy(), &unseen.latency_ns)
+    );
+    assert_eq!(unseen.account.awake(), seen.account.awake());
+    // Nearly each request finds the CPU idle, and no interrupt has more than its handler and what follows it.
+    let hidden_ns = of(&unseen, Class::Unseen);
+    assert_eq!(hidden_ns, seen.account.busy().ns - unseen.account.busy().ns);
+    assert!(hidden_ns <= 250 * unseen.interrupts && hidden_ns > 200 * unseen.interrupts, "{hidden_ns} {unseen:?}");
+    assert_eq!(of(&seen, Class::Irq) - of(&unseen, Class::Irq), hidden_ns, "the handler takes longer than that");
+    // A CPU that is never idle hides nothing.
+    let over = with(250, 2_000_000);
+    assert!(of(&over, Class::Unseen) <= 250 * 20, "{over:?}");
+}
+
+/// Linux before 7.3 polls once more where a busy poll ends: each wait that finds nothing has one poll more, and nothing else changes.
+#[test]
+fn a_busy_poll_that_ends_polls_once_more_if_its_kernel_does() {
+    let with = |polls_at_stop: bool| {
+        let epoll = EpollParams { busy_poll_usecs: 0, ..polling().epoll };
+        let core = Core { polls_at_stop, epoll, ..polling() };
+        let figures = run(&core, &clients(20, Load::Rps(20_000)), ms(1, 50), 7);
+        holds(&figures);
+        figures
+    };
+    let [once, twice] = [false, true].map(with);
+    assert!(once.waits > 500 && once.waits.abs_diff(twice.waits) < once.waits / 50, "{once:?} {twice:?}");
+    let more = (twice.polls as f64 - once.polls as f64) / twice.waits as f64;
+    assert!((0.8..1.2).contains(&more), "{more} polls more for each of {} waits", twice.waits);
+    assert!(twice.answered.abs_diff(once.answered) <= 2, "{} {}", twice.answered, once.answered);
 }
 
 /// Requests that were recorded come as often as they did, and those of a burst wait for one another.

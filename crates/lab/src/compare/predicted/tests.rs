@@ -44,15 +44,17 @@ fn rows_are_what_the_adviser_predicts() {
     for (row, expected) in report.rows.iter().zip(&advice.rows) {
         let figures = row.figures().unwrap();
         assert_eq!((row.subject, figures.runs), (Subject::sim(expected.mode), 3));
+        // The adviser runs a mode once that chance cannot make the choice.
+        let (same, digits) = if expected.by_seed.len() == 3 { (1e-6, 0.01) } else { (0.02, 0.1) };
         let of = |figure: fn(&advise::BySeed) -> f64| {
             let mut all: Vec<f64> = expected.by_seed.iter().map(figure).collect();
             crate::stats::median(&mut all)
         };
         let near = |one: f64, other: f64, by: f64| assert!((one / other - 1.0).abs() < by, "{one} {other}");
-        near(figures.median.achieved_rps, of(|seed| seed.achieved_rps), 1e-6);
-        near(figures.median.cpu.total_pct, of(|seed| seed.cpu_pct), 1e-6);
+        near(figures.median.achieved_rps, of(|seed| seed.achieved_rps), same);
+        near(figures.median.cpu.total_pct, of(|seed| seed.cpu_pct), same);
         // A histogram has three digits.
-        near(figures.median.latency_us.p99, of(|seed| seed.p99_us), 0.01);
+        near(figures.median.latency_us.p99, of(|seed| seed.p99_us), digits);
     }
     let said = report.prediction.unwrap();
     assert_eq!((said.machine.as_str(), said.machine_figures), ("small-vm", machine.parameters.len()));

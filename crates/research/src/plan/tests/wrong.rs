@@ -34,7 +34,7 @@ fn of_a_server() {
         (wrong("epyc-7662-cx5", "cray"), "there is no machine \"cray\""),
         (
             refused("op = { ns = 15", "op = { ns = -15"),
-            "machine.toml:11: cost.op.ns: found the number -15; expected a whole number",
+            "machine.toml:13: cost.op.ns: found the number -15; expected a whole number",
         ),
         (refused("op = { ns = 15", "op = { us = 15"), "unknown key \"us\"; expected ns"),
         (refused("op = { ns = 15,", "op = {"), "a figure has one unit: ns, pct, per-100k, count or mbit-s"),
@@ -49,7 +49,7 @@ fn of_a_server() {
         ),
         (refused("syscall", "sysca11"), "unknown figure; expected one of op, hard-irq"),
         (refused("step-share-per-100k", "step-share-per-million"), "unknown figure; expected one of to-server"),
-        (refused("clock-mhz = 3300", "clock-mhz = \"fast\""), "machine.toml:3: clock-mhz"),
+        (refused("clock-mhz = 3300", "clock-mhz = \"fast\""), "machine.toml:5: clock-mhz"),
     ] {
         assert!(found.contains(expected), "{found}");
     }

@@ -121,14 +121,17 @@ impl From<&Costs> for WorkCosts {
 /// instructions per cycle of the measurements of interrupt suspension, 0.81 to 1.24 for the same instructions per query.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disturbance {
-    /// How much work is slower after a device's interrupt.
+    /// How much work is slower after a device's interrupt that came into a program.
     pub after_hard_irq: Span,
-    /// After a timer.
+    /// After a timer, likewise.
     pub after_timer_irq: Span,
     /// After a switch of threads.
     pub after_switch: Span,
     /// By how much, in percent.
     pub slower_pct: u32,
+    /// What an interrupt that finds a CPU idle takes, once it is awake, and counts as idleness: a tick that comes due meanwhile finds the idle
+    /// task. Source: `kernel/sched/cputime.c account_process_tick`. It takes cycles all the same.
+    pub unseen: Span,
 }
 
 /// Who a CPU worked for.
@@ -144,9 +147,11 @@ pub enum Class {
     Softirq,
     /// Polls for programs that found nothing. Part of the system's time in `/proc/stat`.
     Spin,
+    /// Interrupts of an idle CPU, as far as they count as idleness. No part of any time in `/proc/stat`.
+    Unseen,
 }
 
-const CLASSES: usize = Class::Spin as usize + 1;
+const CLASSES: usize = Class::Unseen as usize + 1;
 
 /// Where the time of a CPU went.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -168,19 +173,26 @@ impl Account {
         Span::from_ns(self.undisturbed_ns[class as usize])
     }
 
-    /// Time of all classes: the CPU was not idle.
+    /// Time in which the CPU was not idle, as `/proc/stat` has it.
     #[must_use]
     pub fn busy(&self) -> Span {
+        Span::from_ns(self.ns[..Class::Unseen as usize].iter().sum())
+    }
+
+    /// Time in which it had cycles.
+    #[must_use]
+    pub fn awake(&self) -> Span {
         Span::from_ns(self.ns.iter().sum())
     }
 
-    /// What came after `before`.
+    /// What came after `before`. Work that is not done yet is taken off the class that its level was charged for last, which a CPU that
+    /// is just waking has not worked for: such a class has nothing.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        Self {
-            ns: std::array::from_fn(|class| self.ns[class] - before.ns[class]),
-            undisturbed_ns: std::array::from_fn(|class| self.undisturbed_ns[class] - before.undisturbed_ns[class]),
-        }
+        let less = |now: &[u64; CLASSES], before: &[u64; CLASSES]| {
+            std::array::from_fn(|class| now[class].saturating_sub(before[class]))
+        };
+        Self { ns: less(&self.ns, &before.ns), undisturbed_ns: less(&self.undisturbed_ns, &before.undisturbed_ns) }
     }
 
     /// Both together.
@@ -192,10 +204,13 @@ impl Account {
         }
     }
 
-    /// The same without `ns` of a class, which are charged and not spent yet.
-    pub(crate) fn less(mut self, class: Class, ns: u64) -> Self {
-        let of = &mut self.ns[class as usize];
-        *of = of.saturating_sub(ns);
+    /// The same without `ns` of what was charged last, which are not spent yet. What counts as idleness is spent first.
+    pub(crate) fn less(mut self, last: Charged, ns: u64) -> Self {
+        let unseen_ns = ns.saturating_sub(last.seen_ns).min(last.unseen_ns);
+        for (class, ns) in [(last.class, ns - unseen_ns), (Class::Unseen, unseen_ns)] {
+            let of = &mut self.ns[class as usize];
+            *of = of.saturating_sub(ns);
+        }
         self
     }
 
@@ -206,17 +221,28 @@ impl Account {
     }
 }
 
+/// What was charged at once.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Charged {
+    class: Class,
+    /// Without what counts as idleness.
+    seen_ns: u64,
+    unseen_ns: u64,
+}
+
 /// What a CPU's speed depends on, and what it has done.
 #[derive(Debug, Default)]
 pub(crate) struct Speed {
     /// Work that is still slower.
     disturbed_ns: u64,
+    /// Work of an interrupt that still counts as idleness.
+    unseen_ns: u64,
     /// Since when the CPU has had nothing to do.
     idle_since: Option<Instant>,
     mean_idle_ns: u64,
     pub(crate) account: Account,
     /// What was charged last, by interrupts, softirqs and threads.
-    last: [Option<Class>; 3],
+    last: [Option<Charged>; 3],
 }
 
 impl Speed {
@@ -244,6 +270,11 @@ impl Speed {
         self.disturbed_ns = self.disturbed_ns.max(for_work.ns);
     }
 
+    /// An interrupt has found the CPU idle: so much of its work counts as idleness.
+    pub(crate) fn unseen(&mut self, for_work: Span) {
+        self.unseen_ns = for_work.ns;
+    }
+
     /// How long work takes that takes `ns` undisturbed, accounted for.
     /// `shared_pct`: by how much the other hyper-thread of the core slows it down.
     pub(crate) fn charge(&mut self, level: Level, work: Work, ns: u64, slower: Disturbance, shared_pct: u64) -> u64 {
@@ -252,26 +283,36 @@ impl Speed {
         let undisturbed_ns = ns;
         let ns = ns + (slow * u64::from(slower.slower_pct) + ns * shared_pct) / 100;
         let class = match (level, work) {
-            (_, Work::IdleExit | Work::DeepIdleExit) => return ns, // the CPU counts as idle until it is awake
+            (_, Work::IdleExit | Work::DeepIdleExit) => {
+                // The CPU counts as idle until it is awake.
+                if let Some(last) = &mut self.last[level as usize] {
+                    last.unseen_ns = 0;
+                }
+                return ns;
+            }
             (Level::Hard, _) => Class::Irq,
             (Level::Soft, _) => Class::Softirq,
             (Level::Task, Work::Request) => Class::User,
             (Level::Task, Work::PollEmpty | Work::SpinPause) => Class::Spin,
             (Level::Task, _) => Class::System,
         };
-        self.account.add(class, ns, undisturbed_ns);
-        self.last[level as usize] = Some(class);
+        let (unseen_ns, left_ns) = if level == Level::Task { (0, 0) } else { (ns.min(self.unseen_ns), self.unseen_ns) };
+        self.unseen_ns = left_ns - unseen_ns;
+        let undisturbed_unseen_ns = undisturbed_ns * unseen_ns / ns.max(1);
+        self.account.add(Class::Unseen, unseen_ns, undisturbed_unseen_ns);
+        self.account.add(class, ns - unseen_ns, undisturbed_ns - undisturbed_unseen_ns);
+        self.last[level as usize] = Some(Charged { class, seen_ns: ns - unseen_ns, unseen_ns });
         ns
     }
 
     /// A program works for a time that nothing slows down.
     pub(crate) fn serve(&mut self, ns: u64) {
         self.account.add(Class::User, ns, ns);
-        self.last[Level::Task as usize] = Some(Class::User);
+        self.last[Level::Task as usize] = Some(Charged { class: Class::User, seen_ns: ns, unseen_ns: 0 });
     }
 
-    /// Whom the work of a level was charged to last.
-    pub(crate) fn last_of(&self, level: Level) -> Class {
-        self.last[level as usize].unwrap_or(Class::System)
+    /// What was charged to a level last.
+    pub(crate) fn last_of(&self, level: Level) -> Charged {
+        self.last[level as usize].unwrap_or(Charged { class: Class::System, seen_ns: 0, unseen_ns: 0 })
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Devices {
     /// Packets that ever came.
     pub(crate) arrived: u64,
     pub(crate) drops: [u64; DROP_REASONS],
+    /// The kernel is Linux before 7.3: a busy poll that stops polls once more, also where a timer follows.
+    pub(crate) polls_at_stop: bool,
 }
 
 stands_on!(Devices, Cpus);
@@ -45,6 +47,7 @@ impl Devices {
             frames: Frames::default(),
             arrived: 0,
             drops: [0; DROP_REASONS],
+            polls_at_stop: false,
         }
     }
 }

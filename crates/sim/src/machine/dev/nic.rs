@@ -17,7 +17,7 @@ const EVENTS: u64 = 64;
 /// Steps after which it rests, for as many measurements (`NET_DIM_PARAMS_NUM_PROFILES * 2`).
 const TIRED: u32 = 10;
 
-/// A difference counts from this on (`IS_SIGNIFICANT_DIFF`).
+/// A difference of more whole percents counts (`IS_SIGNIFICANT_DIFF`).
 const BETTER_PCT: u64 = 10;
 
 /// Moderation of one receive queue.
@@ -31,6 +31,8 @@ pub(crate) struct Nic {
     /// How long the card takes to change to another profile, without interrupts.
     apply: Span,
     held_until: Instant,
+    /// A profile was chosen since the last measurement began (`DIM_APPLY_NEW_PROFILE`).
+    applies: bool,
 }
 
 /// What a frame does.
@@ -43,7 +45,7 @@ pub(crate) enum OnFrame {
 
 impl Nic {
     pub(crate) fn new(now: Instant, apply: Span) -> Self {
-        Self { dim: Dim::new(now), frames: 0, generation: 0, apply, held_until: now }
+        Self { dim: Dim::new(now), frames: 0, generation: 0, apply, held_until: now, applies: false }
     }
 
     /// A frame came while the interrupt is unmasked.
@@ -73,11 +75,20 @@ impl Nic {
     }
 
     /// A poll is complete: what was received up to now, by how many interrupts.
+    /// While the card changes to another profile nothing is measured, and the next measurement begins with the first poll behind it
+    /// (`DIM_START_MEASURE`).
     pub(crate) fn completed(&mut self, now: Instant, packets: u64, bytes: u64, interrupts: u64) {
+        let sample = Sample { at: now, packets, bytes, interrupts };
+        if self.applies {
+            if now >= self.held_until {
+                (self.dim.start, self.applies) = (sample, false);
+            }
+            return;
+        }
         let before = self.dim.profile;
-        self.dim.sample(Sample { at: now, packets, bytes, interrupts });
+        self.dim.sample(sample);
         if self.dim.profile != before {
-            self.held_until = now + self.apply;
+            (self.held_until, self.applies) = (now + self.apply, true);
         }
     }
 }
@@ -191,7 +202,7 @@ impl Dim {
 
     /// `net_dim_stats_compare`.
     fn compare(&self, now: PerMs) -> Trend {
-        let differs = |now: u64, before: u64| now.abs_diff(before) * 100 > before * BETTER_PCT;
+        let differs = |now: u64, before: u64| now.abs_diff(before) * 100 / before > BETTER_PCT;
         for (now, before) in [(now.bytes, self.before.bytes), (now.packets, self.before.packets)] {
             if before == 0 {
                 return if now > 0 { Trend::Better } else { Trend::Same };
@@ -305,5 +316,32 @@ mod tests {
         assert_eq!(nic.dim.profile, 2);
         nic.done();
         assert_eq!(nic.on_frame(at), OnFrame::StartTimer(Span::from_us(400)));
+    }
+
+    /// Nor is anything measured: what the card held back meanwhile would look like fewer interrupts.
+    #[test]
+    fn a_measurement_begins_when_the_new_profile_is_in_force() {
+        let mut nic = Nic::new(Instant::ZERO, Span::from_us(400));
+        nic.completed(Instant::from_ns(1_000_000), 1000, 100_000, EVENTS);
+        nic.completed(Instant::from_ns(1_399_999), 1001, 100_100, EVENTS + 1);
+        assert_eq!((nic.dim.start.at, nic.applies), (Instant::from_ns(1_000_000), true));
+        nic.completed(Instant::from_ns(1_400_000), 1400, 140_000, EVENTS + 2);
+        assert_eq!((nic.dim.start.packets, nic.dim.start.interrupts, nic.applies), (1400, EVENTS + 2, false));
+        // As many packets as before in as long, and fewer interrupts: further on.
+        nic.completed(Instant::from_ns(2_800_000), 2800, 280_000, 2 * EVENTS + 2);
+        assert_eq!((nic.dim.profile, nic.applies), (3, true));
+    }
+
+    #[test]
+    fn a_tenth_is_no_difference_and_more_than_that_is() {
+        let mut dim = Dim::new(Instant::ZERO);
+        dim.before = PerMs { bytes: 1000, packets: 1000, interrupts: 100 };
+        for (interrupts, trend) in [(110, Trend::Same), (90, Trend::Same), (111, Trend::Worse), (89, Trend::Better)] {
+            assert_eq!(dim.compare(PerMs { interrupts, ..dim.before }), trend, "{interrupts}");
+        }
+        dim.before.bytes = 1_000_000;
+        // Whole percents are compared: 10.9 are 10.
+        assert_eq!(dim.compare(PerMs { bytes: 1_109_000, ..dim.before }), Trend::Same);
+        assert_eq!(dim.compare(PerMs { bytes: 1_110_000, ..dim.before }), Trend::Better);
     }
 }

@@ -3,6 +3,7 @@
 use napier_core::busy::{AfterStopPoll, BusyLoop, BusyParams, BusyStep, BusyStop, after_stop_poll, busy_poll_stop};
 use napier_core::completion::Flush;
 use napier_core::event;
+use napier_core::time::Span;
 
 use crate::machine::kernel::poll::drive;
 use crate::machine::kernel::schedule::{napi_schedule, schedule_owned};
@@ -84,34 +85,19 @@ async fn stop_busy_poll(k: &K, napi: usize, params: BusyParams) {
     };
     k.op().await;
     k.bh_off();
+    let polls_at_stop = k.w().polls_at_stop;
     match stop {
-        BusyStop::ArmTimer(span) => {
-            {
-                let mut w = k.w();
-                w.hit(Decision::StopArm);
-                let flush = Flush::for_hz(w.hz);
-                w.flush(napi, flush);
-                w.deliver(napi);
-                if w.plant == Plant::ArmBeforeRelease {
-                    w.arm(napi, span, k.cpu());
-                }
+        // Linux before 7.3 polls here too. A poll that takes less than its budget completes, and that arms the same timer; one that takes
+        // all of it is released as if it had not been made. Source: net/core/dev.c busy_poll_stop and __busy_poll_stop, after commit
+        // 58e2330bd455 and before 7599c13dbe7a.
+        BusyStop::ArmTimer(span) if polls_at_stop => {
+            let budget = params.budget_pkts();
+            let work = drive(k, napi, budget.into(), PollContext::User).await;
+            if work >= u32::from(budget) {
+                release_and_arm(k, napi, span).await;
             }
-            k.op().await;
-            {
-                let mut w = k.w();
-                // An event since the stop began is covered by the timer; MISSED stays behind.
-                w.napis[napi].missed_kept = true;
-                w.napis[napi].finishing += 1;
-                w.transition(napi, |word| (word.busy_stop_release(), ()));
-                w.disown(napi);
-            }
-            k.op().await;
-            let mut w = k.w();
-            if w.plant != Plant::ArmBeforeRelease {
-                w.arm(napi, span, k.cpu());
-            }
-            w.finished(napi);
         }
+        BusyStop::ArmTimer(span) => release_and_arm(k, napi, span).await,
         BusyStop::PollOnce => {
             k.w().hit(Decision::StopPoll);
             let budget = params.budget_pkts();
@@ -127,6 +113,35 @@ async fn stop_busy_poll(k: &K, napi: usize, params: BusyParams) {
         }
     }
     k.bh_on().await;
+}
+
+/// The interrupt stays masked, the instance is free, and the timer polls it if the program does not.
+async fn release_and_arm(k: &K, napi: usize, span: Span) {
+    {
+        let mut w = k.w();
+        w.hit(Decision::StopArm);
+        let flush = Flush::for_hz(w.hz);
+        w.flush(napi, flush);
+        w.deliver(napi);
+        if w.plant == Plant::ArmBeforeRelease {
+            w.arm(napi, span, k.cpu());
+        }
+    }
+    k.op().await;
+    {
+        let mut w = k.w();
+        // An event since the stop began is covered by the timer; MISSED stays behind.
+        w.napis[napi].missed_kept = true;
+        w.napis[napi].finishing += 1;
+        w.transition(napi, |word| (word.busy_stop_release(), ()));
+        w.disown(napi);
+    }
+    k.op().await;
+    let mut w = k.w();
+    if w.plant != Plant::ArmBeforeRelease {
+        w.arm(napi, span, k.cpu());
+    }
+    w.finished(napi);
 }
 
 /// `napi_suspend_irqs`.

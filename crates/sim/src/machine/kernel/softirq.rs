@@ -44,16 +44,23 @@ pub(crate) async fn hard_main(k: K) {
     }
 }
 
-/// An interrupt handler begins. What runs after it finds the CPU's caches full of something else.
+/// An interrupt handler begins. The program that it comes into finds the CPU's caches full of something else afterwards. Where no program
+/// runs there is none to be slowed down, and it is as a switch.
 async fn enter_irq(k: &K, handler: Work) {
-    let exit = {
+    let [exit, deep] = {
         let mut w = k.w();
-        let Disturbance { after_hard_irq, after_timer_irq, .. } = w.disturbance;
-        let lasts = if handler == Work::HardIrq { after_hard_irq } else { after_timer_irq };
-        w.cpus[k.cpu()].speed.disturb(lasts);
-        w.leave_idle(k.cpu())
+        let Disturbance { after_hard_irq, after_timer_irq, after_switch, unseen, .. } = w.disturbance;
+        let cpu = &mut w.cpus[k.cpu()];
+        let lasts = match (&cpu.current, handler) {
+            (None, _) => after_switch,
+            (Some(_), Work::HardIrq) => after_hard_irq,
+            (Some(_), _) => after_timer_irq,
+        };
+        cpu.speed.disturb(lasts);
+        let [exit, deep] = w.leave_idle(k.cpu());
+        w.cpus[k.cpu()].speed.unseen(if exit.1 > 0 { unseen } else { Span::ZERO });
+        [exit, deep]
     };
-    let [exit, deep] = exit;
     k.works(&[exit, deep, (handler, 1)]).await;
 }
 

@@ -42,6 +42,10 @@ pub struct Core {
     pub costs: WorkCosts,
     /// What an interrupt and a switch cost beside.
     pub disturbance: Disturbance,
+    /// By how much work is slower then in a closed loop, in percent; `None`: as anywhere.
+    pub slower_closed_pct: Option<u32>,
+    /// A busy poll that ends polls once more before its timer is armed, as Linux before 7.3 does.
+    pub polls_at_stop: bool,
     /// Jiffies per second.
     pub hz: u32,
     /// The card moderates its interrupts by itself (DIM); else every packet interrupts that finds the queue unmasked.
@@ -82,6 +86,8 @@ impl Core {
         Self {
             costs,
             disturbance: Disturbance::default(),
+            slower_closed_pct: None,
+            polls_at_stop: false,
             hz: 1000,
             moderates: false,
             apply: Span::ZERO,
@@ -214,6 +220,10 @@ impl Staged for ServedCore<'_> {
 
     fn begin(&self, w: &mut World, seed: u64) {
         w.disturbance = self.core.disturbance;
+        if let (Load::Max, Some(slower_pct)) = (self.clients.load, self.core.slower_closed_pct) {
+            w.disturbance.slower_pct = slower_pct;
+        }
+        w.polls_at_stop = self.core.polls_at_stop;
         w.napis[0].tuner = self.core.tuner.map(|kind| (kind.new)());
         if self.core.moderates {
             w.napis[0].nic = Some(Nic::new(w.now, self.core.apply));

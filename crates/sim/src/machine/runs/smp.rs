@@ -140,6 +140,7 @@ impl Staged for Many {
 
     fn begin(&self, w: &mut World, seed: u64) {
         (w.disturbance, w.deep_after) = (self.core.disturbance, self.deep_after);
+        w.polls_at_stop = self.core.polls_at_stop;
         w.places = Placement {
             hosts: vec![HostCpus { first: 0, cpus: self.cpus.into() }],
             sibling_pct: self.sibling_pct,
