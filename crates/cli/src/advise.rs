@@ -111,7 +111,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "LIST")]
     modes: Option<String>,
 
-    /// Runs of each mode
+    /// Runs of each mode that may be chosen; one that chance cannot make the choice has one run
     #[arg(long = "runs", alias = "seeds", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     seeds: u16,
 

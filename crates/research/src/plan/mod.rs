@@ -40,7 +40,7 @@ pub use published::Published;
 pub use questions::{Questions, questions};
 pub use result::{Results, ResultsError, merge};
 pub use run::{PlanCell, RanPlan, run, run_in_full};
-pub use score::{ModeOrder, Score, score};
+pub use score::{ModeOrder, Score, WorstFigure, score};
 pub use set::OwnSettings;
 pub use table::table;
 

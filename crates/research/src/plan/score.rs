@@ -62,12 +62,25 @@ pub struct Score {
 pub struct ServerScore {
     /// Instructions per query of the rows below MAX that nothing was fitted to.
     pub instructions: Option<Errors>,
+    /// The figure that is furthest off, of rows below MAX that nothing was fitted to.
+    pub worst: Option<WorstFigure>,
     /// Largest error of the most that is answered, in percent.
     pub max_qps_pct: Option<f64>,
     /// How far rows below MAX were off where the server keeps up, as the machine's file should have it.
     pub known: KnownError,
     /// Agreement of the order of modes within each load.
     pub order: Vec<ModeOrder>,
+}
+
+/// One figure of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WorstFigure {
+    /// Of the row, as `--cells` takes it.
+    pub cell: String,
+    /// Its name, with the unit at the end.
+    pub figure: &'static str,
+    /// What was predicted less what was published, in percent of that.
+    pub error_pct: f64,
 }
 
 /// Whether modes come out in the published order: 1 all pairs, -1 none (Kendall's tau).
@@ -117,10 +130,16 @@ fn of_server(plan: &Plan, cells: &[PlanCell]) -> ServerScore {
         let cycles = || tau("cycles_per_query_corrected");
         (rows.len() > 1).then(|| ModeOrder { load: *load, p99: tau("p99_us"), cpu: tau("cpu_pct"), cycles: cycles() })
     });
-    let unfitted = pairs_of.iter().filter(below_max).filter(|cell| !plan.is_fitted(cell));
-    let per_query = unfitted.filter_map(|cell| found(cell, INSTRUCTIONS)).map(|(_, was, is)| error(was, is).abs());
+    let unfitted = || pairs_of.iter().filter(below_max).filter(|cell| !plan.is_fitted(cell));
+    let of_cell = |cell: &&PlanCell| {
+        let name = PlanCell::name(cell.load, &cell.mode);
+        let of = move |(figure, was, is)| WorstFigure { cell: name.clone(), figure, error_pct: error(was, is) * 100.0 };
+        shown_pairs(plan, cell).into_iter().map(of)
+    };
+    let per_query = unfitted().filter_map(|cell| found(cell, INSTRUCTIONS)).map(|(_, was, is)| error(was, is).abs());
     ServerScore {
         instructions: errors(per_query.collect()),
+        worst: unfitted().flat_map(of_cell).max_by(|one, other| one.error_pct.abs().total_cmp(&other.error_pct.abs())),
         max_qps_pct: max.map(|(_, was, is)| error(was, is).abs() * 100.0).reduce(f64::max),
         known: known(plan, &pairs_of),
         order: order.collect(),

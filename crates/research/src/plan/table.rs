@@ -6,7 +6,7 @@ use napier_lab::machines::queue_connections;
 use napier_lab::wrap::counted;
 
 use super::questions::{Questions, questions};
-use super::score::{Errors, ModeOrder, NEAR_PCT, Pair, Score, error, shown_pairs};
+use super::score::{Errors, ModeOrder, NEAR_PCT, Pair, Score, WorstFigure, error, shown_pairs};
 use super::{Plan, PlanCell, PlanKind, Scale};
 
 mod groups;
@@ -176,6 +176,9 @@ fn closing(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) ->
 
 fn of_server(text: &mut String, plan: &Plan, cells: &[PlanCell], score: &Score) -> fmt::Result {
     let Some(server) = &score.server else { return Ok(()) };
+    if let Some(WorstFigure { cell, figure, error_pct }) = &server.worst {
+        writeln!(text, "furthest off of these: {figure} of {cell}, {error_pct:+.0} %")?;
+    }
     if let Some(Errors { figures, median_pct, p90_pct, .. }) = server.instructions {
         writeln!(
             text,
