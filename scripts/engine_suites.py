@@ -25,7 +25,8 @@ def need(*programs):
             raise Skipped(f"{program} is not installed")
 
 
-# The suites have both ends of their connections in one program, at loopback: those sockets the engine hands over at `bind` and `connect`. What they bind to wildcards is the engine's.
+# The suites have both ends of their connections in one program, at loopback: those sockets the engine hands over at `bind` and `connect`. What they bind to wildcards is the engine's. With
+# another address, which takes loopback's place in their text, both ends are the engine's.
 # Each test's end is a line of a file: what is said is broken by what tests say themselves. A test that takes longer than 15 s is ended by a signal; where that does not help, its stack names it,
 # and those after it count as lost.
 PYTHON = """
@@ -34,6 +35,18 @@ def too_long(*_):
     raise TimeoutError('15 s')
 signal.signal(signal.SIGALRM, too_long)
 faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True)
+if sys.argv[3] != '-':
+    import importlib.machinery
+    ordinary = importlib.machinery.SourceFileLoader.get_code
+    def with_address(loader, name):
+        path = loader.get_filename(name)
+        if not name.startswith('test.'):
+            return ordinary(loader, name)
+        text = loader.get_data(path)
+        for before in (b"'127.0.0.1'", b'"127.0.0.1"', b'HOST = "localhost"'):
+            text = text.replace(before, before.replace(b'127.0.0.1', sys.argv[3].encode()).replace(b'localhost', sys.argv[3].encode()))
+        return loader.source_to_code(text, path)
+    importlib.machinery.SourceFileLoader.get_code = with_address
 class Noted(unittest.TextTestResult):
     file = open(sys.argv[1], 'w', buffering=1)
     def startTest(self, test):
@@ -60,7 +73,7 @@ class Noted(unittest.TextTestResult):
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.file.write(json.dumps([test.id(), self.how]) + '\\n')
         super().stopTest(test)
-loaded = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[3:])
+loaded = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[4:])
 unittest.TextTestRunner(verbosity=2, resultclass=Noted).run(loaded)
 # Threads of tests that were ended may wait still.
 os._exit(0)
@@ -80,10 +93,10 @@ def said_by(at, *command, own=True, **more):
     return said
 
 
-def python_suite(at, *names):
+def python_suite(at, *names, address="-"):
     with contextlib.suppress(FileNotFoundError):
         os.remove(at.path("ends"))
-    said_by(at, sys.executable, "-u", "-W", "ignore", at.write("suite.py", PYTHON), at.path("ends"), str(SUITE_SECONDS), *names, cwd=at.folder)
+    said_by(at, sys.executable, "-u", "-W", "ignore", at.write("suite.py", PYTHON), at.path("ends"), str(SUITE_SECONDS), address, *names, cwd=at.folder)
     try:
         with open(at.path("ends")) as file:
             return dict(json.loads(line) for line in file)
@@ -187,8 +200,8 @@ def memcached_suite(at):
     tests = sorted(os.path.relpath(path, tree) for path in glob.glob(f"{tree}/t/*.t"))
     # On the disc and for minutes, over UDP, or about what Debian's program is built without.
     tests = [path for path in tests if not re.search(r"extstore|ssl|sasl|proxy|whitespace|64bit|slabs-reassign|slabhang|udp", path)]
-    # Four at a time, each by itself and for a minute at most: one that waits for ever costs itself alone.
-    each = "said=$(timeout -k 5 60 prove $0 2>&1); echo \"$said\""
+    # Four at a time, each by itself and for 150 s at most: one that waits for ever costs itself alone.
+    each = "said=$(timeout -k 5 150 prove $0 2>&1); echo \"$said\""
     said = said_by(at, "sh", "-c", f"printf '%s\\n' {' '.join(tests)} | xargs -P 4 -n 1 sh -c '{each}'", own=False, cwd=tree)
     ends = {}
     for name, text in re.findall(r"^(t/\S+\.t) \.+ (.*?)(?=^t/\S+\.t \.+ |^Test Summary|^All tests|\Z)", said, re.M | re.S):
@@ -196,8 +209,7 @@ def memcached_suite(at):
     return ends
 
 
-# Those about connections; data types and persistence are the same whatever a connection is made of. Replication is a row of programs: here both servers would be on one engine, whose programs do not reach
-# each other by its address.
+# Those about connections; data types and persistence are the same whatever a connection is made of. Replication is a row of programs.
 OF_REDIS = """unit/protocol unit/quit unit/pubsub unit/limits unit/querybuf unit/tracking unit/obuf-limits unit/replybufsize unit/client-eviction unit/type/list unit/other integration/redis-cli
 integration/redis-benchmark""".split()
 
@@ -209,8 +221,9 @@ def redis_suite(at):
         for name in ("cli", "benchmark", "check-aof", "check-rdb"):
             os.symlink(shutil.which(f"redis-{name}") or "/nowhere", f"{tree}/src/redis-{name}")
         changed(f"{tree}/tests/test_helper.tcl", ("set ::host 127.0.0.1", f"set ::host {at.ip}"))
-        # By `run` the server is another process than the one that the suite has started.
-        changed(f"{tree}/tests/support/server.tcl", ('" PID: $pid"', '" PID: "'))
+        # By `run` the server is another process than the one that the suite has started: tests ask for its children, and end it.
+        found = '[regexp -all -- { PID: (\\d+)} [exec cat $stdout] -> found] && ![catch {exec kill -0 $found}]'
+        changed(f"{tree}/tests/support/server.tcl", ('[regexp -- " PID: $pid" [exec cat $stdout]]} {', found + "} {\n            upvar 1 pid started\n            set started $found"))
         changed(f"{tree}/tests/assets/default.conf", ("bind 127.0.0.1", f"bind {at.ip}\nprotected-mode no"))
         os.makedirs(f"{tree}/tests/tmp", exist_ok=True)
 
@@ -232,6 +245,10 @@ SUITES = {
     "python test_asyncio": lambda at: python_suite(at, *ASYNCIO),
     "python test_httpservers, test_socketserver, test_ftplib": lambda at: python_suite(at, "test.test_httpservers", "test.test_socketserver", "test.test_ftplib"),
     "python test_ssl": lambda at: python_suite(at, "test.test_ssl"),
+    "python test_socket at its address": lambda at: python_suite(at, "test.test_socket", address=at.ip),
+    "python test_asyncio at its address": lambda at: python_suite(at, *ASYNCIO, address=at.ip),
+    "python test_ssl at its address": lambda at: python_suite(at, "test.test_ssl", address=at.ip),
+    "python test_httpservers, test_socketserver, test_ftplib at its address": lambda at: python_suite(at, "test.test_httpservers", "test.test_socketserver", "test.test_ftplib", address=at.ip),
     "go net": go_suite,
     "libuv": libuv,
     "libevent": libevent,
