@@ -48,6 +48,17 @@ impl Stand {
         Self::of(test, mode, false)
     }
 
+    /// One whose server has a loopback.
+    fn with_loopback(test: &str) -> Option<Self> {
+        let stand = Self::new(test, None)?;
+        let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
+            napier_testkit::skip!(test, "lo cannot be set up");
+            return None;
+        }
+        Some(stand)
+    }
+
     /// One whose engine may be for the programs of all users.
     fn of(test: &str, mode: Option<Mode>, for_all_users: bool) -> Option<Self> {
         if Command::new("python3").arg("-V").stdout(Stdio::null()).status().is_err() {
@@ -368,11 +379,7 @@ fn whatever_a_program_calls_nothing_of_it_is_left_and_others_are_served() {
 #[test]
 fn a_program_goes_on_with_the_kernel_when_the_door_closes_in_a_process_that_lives_on() {
     let test = "a_program_goes_on_with_the_kernel_when_the_door_closes_in_a_process_that_lives_on";
-    let Some(stand) = Stand::new(test, None) else { return };
-    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
-    if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
-        return napier_testkit::skip!(test, "lo cannot be set up");
-    }
+    let Some(stand) = Stand::with_loopback(test) else { return };
     let (_listener, port) = peer::listen(&stand.pair);
     let (_program, mut said) = stand.server(&["goes_on", &port]);
     let Stand { _door: door, _device, pair: _pair } = stand;
@@ -384,13 +391,7 @@ fn a_program_goes_on_with_the_kernel_when_the_door_closes_in_a_process_that_live
 
 #[test]
 fn loopback_stays_the_kernels() {
-    let test = "loopback_stays_the_kernels";
-    let Some(stand) = Stand::new(test, None) else { return };
-    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
-    if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
-        napier_testkit::skip!(test, "lo cannot be set up");
-        return;
-    }
+    let Some(stand) = Stand::with_loopback("loopback_stays_the_kernels") else { return };
     assert_eq!(stand.ended(&["loopback"]), "b'here' True True\n");
     let watched = "True True 0\nTrue b'here'\n[]\n".repeat(2);
     assert_eq!(stand.ended(&["watches_first"]), watched);

@@ -1,7 +1,6 @@
 //! A wildcard is the engine's address and all of the kernel's.
 
 use std::io::{BufRead as _, Read as _};
-use std::process::Command;
 
 use crate::Stand;
 use crate::peer::{echoes, listen};
@@ -9,11 +8,7 @@ use crate::peer::{echoes, listen};
 #[test]
 fn a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel() {
     let test = "a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel";
-    let Some(stand) = Stand::new(test, None) else { return };
-    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
-    if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
-        return napier_testkit::skip!(test, "lo cannot be set up");
-    }
+    let Some(stand) = Stand::with_loopback(test) else { return };
     let (_there, port) = listen(&stand.pair);
     let (_program, mut said) = stand.program(&["wildcard", &port]);
     let mut line = String::new();
