@@ -124,9 +124,7 @@ fn start(
     let is_told = matches!(polling(), Polling::On(_));
     let exporter = Exporter::start(addr, polling, walk)?;
     if is_told && *exporter.place() == Place::Anywhere {
-        eprintln!(
-            "napier: every CPU polls: figures are gathered on one of them, at the lowest niceness, and may come late"
-        );
+        eprintln!("napier: every CPU polls: figures are gathered on one of them, at niceness 10, and may come late");
     }
     Ok(exporter)
 }

@@ -70,7 +70,8 @@ pub enum Polling {
     Anywhere,
 }
 
-/// Where the thread runs, at the lowest niceness: not `SCHED_IDLE`, for while it gathers it may hold a lock that others wait for.
+/// Where the thread runs, at [`PATIENT_NICENESS`](sched::PATIENT_NICENESS): not at the lowest, for a busy machine is to be seen as well, and while it gathers it may
+/// hold a lock that others wait for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// On these CPUs, none of which polls.
@@ -157,7 +158,7 @@ fn refused(addr: SocketAddr, source: io::Error) -> ListenError {
 fn settle(polling: &Polling) -> Place {
     // Inherited from a thread that may be in a real-time class, and may be pinned.
     let _ = sched::set_other();
-    sched::least_urgent();
+    sched::less_urgent();
     if let Polling::On(cpus) = polling
         && let Some(cpus) = sched::keep_off(cpus)
     {

@@ -123,10 +123,15 @@ pub fn keep_off(cpus: &[usize]) -> Option<Vec<usize>> {
     (!left.is_empty() && rustix::thread::sched_setaffinity(None, &set).is_ok()).then_some(left)
 }
 
-/// Gives the calling thread the lowest share among others of its class (`nice(2)`, 19).
-pub fn least_urgent() {
+/// The niceness of threads that may wait: about a tenth of the share of a thread of niceness 0 (`kernel/sched/core.c sched_prio_to_weight`). The
+/// lowest one has a seventieth, which beside a few busy threads is nothing for seconds.
+pub const PATIENT_NICENESS: i32 = 10;
+
+/// Gives the calling thread [`PATIENT_NICENESS`], if it has a lower one.
+pub fn less_urgent() {
     // Going down is always allowed. In Linux a niceness is a thread's.
-    let _ = rustix::process::nice(19);
+    let now = rustix::process::nice(0).unwrap_or(0);
+    let _ = rustix::process::nice((PATIENT_NICENESS - now).max(0));
 }
 
 /// `tid` 0 is the calling thread.
@@ -146,7 +151,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope
                     .spawn(|| {
-                        super::least_urgent();
+                        super::less_urgent();
                         let kept = super::keep_off(cpus);
                         let set = rustix::thread::sched_getaffinity(None).expect("it is allowed");
                         let own: Vec<usize> = (0..super::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
