@@ -4,167 +4,18 @@ mod fast;
 mod killed;
 mod near;
 mod peer;
+mod stand;
 mod wildcard;
 
-use std::io::{BufRead as _, BufReader, PipeReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::os::fd::AsFd as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::process::Command;
 use std::time::Duration;
 
-use napier_door::{Door, DoorConfig, EngineAt, Reach, ShownEngine, SocketView};
-use napier_linux::process::{HeldSends, Program, Signals};
+use napier_linux::process::HeldSends;
 use napier_runtime::control::mode::Mode;
-use napier_runtime::device::{DeviceHandle, EndConfig, IfAddr, XdpConfig};
-use napier_runtime::engine::Engine;
-use napier_testkit::{eventually, python};
-use napier_testnet::{self as net, Veth, VethConfig, ip};
+use napier_testkit::eventually;
 use peer::echoes;
-
-const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/served.py");
-
-/// A pair of interfaces, and an engine with a door on one of them.
-struct Stand {
-    // Before the namespace that it is in.
-    _door: Door,
-    _device: DeviceHandle,
-    pair: Veth,
-}
-
-/// A program, which ends with this.
-struct Started(u32);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).stderr(Stdio::null()).status();
-    }
-}
-
-impl Stand {
-    /// `None`, said aloud, where Python or a privilege is missing.
-    fn new(test: &str, mode: Option<Mode>) -> Option<Self> {
-        Self::of(test, mode, false)
-    }
-
-    /// One whose server has a loopback.
-    fn with_loopback(test: &str) -> Option<Self> {
-        let stand = Self::new(test, None)?;
-        let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        if !stand.pair.left().netns().run(up).expect("entered").is_ok_and(|status| status.success()) {
-            napier_testkit::skip!(test, "lo cannot be set up");
-            return None;
-        }
-        Some(stand)
-    }
-
-    /// One whose engine may be for the programs of all users.
-    fn of(test: &str, mode: Option<Mode>, for_all_users: bool) -> Option<Self> {
-        if Command::new("python3").arg("-V").stdout(Stdio::null()).status().is_err() {
-            napier_testkit::skip!(test, "python3 is not installed");
-            return None;
-        }
-        let ends = net::ends(("server", &["10.79.0.1/24"]), ("client", &["10.79.0.2/24"]));
-        let pair = net::pair(test, &VethConfig { tx_checksum: false, tso: false, ..ends })?;
-        let engine = Engine::builder().start().expect("an engine");
-        let netns = engine.namespace();
-        let namespace = pair.left().netns().as_fd().try_clone_to_owned().expect("a descriptor");
-        let addresses = vec![IfAddr { addr: ip("10.79.0.9"), prefix_len: 24 }];
-        let end =
-            EndConfig { name: "server".into(), netns: netns.clone(), mac: [0; 6], addresses, irq_cpus: Vec::new() };
-        let config = XdpConfig { netns: Some(namespace.into()), ..XdpConfig::on("server") };
-        let device = match engine.add_xdp(&config, end) {
-            Ok(device) => device,
-            Err(error) => {
-                napier_testkit::skip!(test, "{error}");
-                return None;
-            }
-        };
-        if let Some(mode) = mode {
-            engine.set_mode(&device, mode).expect("a mode of devices");
-        }
-        let reach = Reach { addresses: vec![(ip("10.79.0.9"), 24)], gateways: [false; 2], ..Reach::default() };
-        let config = DoorConfig { name: "test".into(), engine, netns, reach, mode, for_all_users };
-        let door = pair.left().netns().run(|| Door::open(config)).expect("entered").expect("a door");
-        Some(Self { _door: door, _device: device, pair })
-    }
-
-    /// A part of the script, and what it says.
-    fn program(&self, args: &[&str]) -> (Started, BufReader<PipeReader>) {
-        self.program_with(HeldSends::None, args)
-    }
-
-    fn program_with(&self, sends: HeldSends, args: &[&str]) -> (Started, BufReader<PipeReader>) {
-        let library = if fast::is_asked_for() { Some(fast::library()) } else { None };
-        self.program_by((sends, library), PROGRAMS, args)
-    }
-
-    /// A part of a script, with a library loaded into it.
-    fn program_by(
-        &self,
-        (sends, library): (HeldSends, Option<PathBuf>),
-        script: &str,
-        args: &[&str],
-    ) -> (Started, BufReader<PipeReader>) {
-        let mut command = Command::new(python());
-        command.args(["-u", script]).args(args).stderr(Stdio::null());
-        command.envs(library.map(|library| ("LD_PRELOAD", library)));
-        self.start(sends, command)
-    }
-
-    fn start(&self, sends: HeldSends, mut command: Command) -> (Started, BufReader<PipeReader>) {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        command.stdin(Stdio::null()).stdout(writer);
-        let name = command.get_program().to_string_lossy().into_owned();
-        let start = || {
-            let engine = EngineAt::find(None).expect("it is open");
-            let signals = Signals::take().expect("a descriptor");
-            let page = engine.begin().expect("there is room");
-            let started = Program::start_held(&mut command, &signals, (engine.pid(), &page), sends);
-            let (program, held) = started.expect("it starts");
-            let _served = engine.serve(&name, &held).expect("it is served");
-            program.pid()
-        };
-        let pid = self.pair.left().netns().run(start).expect("entered");
-        drop(command);
-        (Started(pid), BufReader::new(reader))
-    }
-
-    /// One that says when it is ready.
-    fn server(&self, args: &[&str]) -> (Started, BufReader<PipeReader>) {
-        let (started, mut said) = self.program(args);
-        let mut line = String::new();
-        said.read_line(&mut line).expect("it speaks");
-        assert!(line.starts_with("ready"), "{args:?}: {line:?}");
-        (started, said)
-    }
-
-    /// All that a program said.
-    fn ended(&self, args: &[&str]) -> String {
-        self.ended_with(HeldSends::None, args)
-    }
-
-    fn ended_with(&self, sends: HeldSends, args: &[&str]) -> String {
-        let (_started, mut said) = self.program_with(sends, args);
-        let mut all = String::new();
-        said.read_to_string(&mut all).expect("it speaks");
-        all
-    }
-
-    fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
-        peer::connect(&self.pair, port)
-    }
-
-    fn shown(&self) -> ShownEngine {
-        let ask = || EngineAt::find(None).expect("it is open").show().expect("they are shown");
-        self.pair.left().netns().run(ask).expect("entered")
-    }
-
-    fn sockets(&self) -> Vec<SocketView> {
-        self.shown().sockets
-    }
-}
+use stand::{Stand, Started};
 
 #[test]
 fn a_server_echoes_and_ends_halves_over_many_connections() {
@@ -382,7 +233,7 @@ fn a_program_goes_on_with_the_kernel_when_the_door_closes_in_a_process_that_live
     let Some(stand) = Stand::with_loopback(test) else { return };
     let (_listener, port) = peer::listen(&stand.pair);
     let (_program, mut said) = stand.server(&["goes_on", &port]);
-    let Stand { _door: door, _device, pair: _pair } = stand;
+    let Stand { door, device: _device, pair: _pair } = stand;
     drop(door);
     let mut rest = String::new();
     said.read_to_string(&mut rest).expect("it speaks");

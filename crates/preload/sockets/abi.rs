@@ -137,7 +137,7 @@ pub(crate) fn before_forks(call: extern "C" fn()) -> bool {
 }
 
 /// A function of the C library that this library takes the place of, asked for once.
-struct NextFunction {
+pub(crate) struct NextFunction {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
@@ -166,12 +166,26 @@ impl NextFunction {
     }
 }
 
+pub(crate) static DPRINTF: NextFunction = NextFunction::new("dprintf\0");
+pub(crate) static DPRINTF_CHK: NextFunction = NextFunction::new("__dprintf_chk\0");
+
+impl NextFunction {
+    /// Where it is, for a call whose arguments only its caller knows; else where it fails.
+    pub(crate) fn place(&self) -> *const c_void {
+        extern "C" fn fails() -> c_int {
+            -1
+        }
+        self.find().map_or(fails as *const c_void, |found| found.as_ptr().cast_const())
+    }
+}
+
 macro_rules! next {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         /// The C library's own.
         ///
         /// # Safety
         /// As there.
+        #[allow(non_snake_case, reason = "the names are those there")]
         pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
             static NEXT: NextFunction = NextFunction::new(concat!(stringify!($name), "\0"));
             let Some(found) = NEXT.find() else { return -1 };
@@ -206,6 +220,11 @@ next! {
     fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int;
     fn fdopen(fd: c_int, mode: *const c_char) -> isize;
+    fn _Fork() -> c_int;
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn pwritev2(fd: c_int, parts: *const Part, count: c_int, offset: i64, flags: c_int) -> isize;
+    fn pwritev64v2(fd: c_int, parts: *const Part, count: c_int, offset: i64, flags: c_int) -> isize;
     fn posix_spawn(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const c_void, envp: *const c_void) -> c_int;
     fn posix_spawnp(pid: *mut c_int, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const c_void, envp: *const c_void) -> c_int;
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;

@@ -16,6 +16,8 @@ use super::{abi, guarded};
 
 /// Descriptors that are looked at; those beyond have no ring.
 const DESCRIPTORS: usize = 1 << 16;
+/// Those below are the C library's streams', which write to them by calls inside of it.
+const FIRST: c_int = 3;
 /// Writes of a connection until a ring is asked for, which costs a held call.
 const ASKS_AT: u32 = 4;
 /// It has the ring whose number the lowest bits are.
@@ -33,6 +35,7 @@ pub(crate) enum WhyLeft {
     Spawn = 5,
     Flag = 6,
     TwoThreads = 7,
+    Dprintf = 8,
 }
 
 /// By descriptor: the generation in which it was noted, and below 0 for none, how often it was written to, or its ring.
@@ -107,7 +110,7 @@ pub(crate) fn is_noted(fd: c_int) -> bool {
 pub(crate) fn note(fd: c_int) {
     memory::begin(before_fork);
     look_for_forks();
-    if let Some(entry) = entry_of(fd) {
+    if let Some(entry) = entry_of(fd).filter(|_| fd >= FIRST) {
         forget(fd, None);
         entry.store(of_now(1), Ordering::Relaxed);
     }

@@ -4,9 +4,9 @@
 //! ```text
 //! write, writev, send, sendto, sendmsg --> the ring of the connection (outbox.rs), if the engine is awake and the pair is empty
 //!                                     \--> else the kernel's own call on the pair, counted
-//! sendfile, splice, sendmmsg ------------> the pair, counted
+//! sendfile, splice, sendmmsg, pwritev2 --> the pair, counted
 //! shutdown -----------------------------> the pair from then on
-//! fork, dup, SCM_RIGHTS, fdopen, syscall, posix_spawn: the connection goes on by its pair for good, and the engine is told why
+//! fork, dup, SCM_RIGHTS, fdopen, dprintf, syscall, posix_spawn: the connection goes on by its pair for good, and the engine is told why
 //! ```
 //!
 //! What the program reads, and all that it waits for, is the kernel's own. The pair carries what comes, so epoll, poll and select say what is.
@@ -19,6 +19,7 @@ mod memory;
 mod numbers;
 #[allow(dead_code, unreachable_pub, reason = "it is a part of `ring` too, and the engine has the other side of it")]
 mod outbox;
+mod prints;
 mod sync;
 mod writes;
 

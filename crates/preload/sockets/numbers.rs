@@ -174,6 +174,18 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c
     core::ptr::with_exposed_provenance_mut(stream.cast_unsigned())
 }
 
+/// As `_Fork(3)`, which tells no handler of forks.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the name is the C library's")]
+pub unsafe extern "C-unwind" fn _Fork() -> c_int {
+    guarded((), || connections::forget_all(WhyLeft::Fork));
+    // SAFETY: as the caller promises.
+    unsafe { abi::_Fork() }
+}
+
 fn before_spawn(actions: *const c_void) {
     // They may give any descriptor to the child.
     if !actions.is_null() {

@@ -274,3 +274,35 @@ pub unsafe extern "C-unwind" fn splice(
     // SAFETY: as the caller promises.
     counted(to, || unsafe { abi::splice(from, from_at, to, to_at, len, flags) })
 }
+
+/// As `pwritev2(2)`, which writes to a socket where the offset is -1.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pwritev2(
+    fd: c_int,
+    parts: *const Part,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: as the caller promises.
+    counted(fd, || unsafe { abi::pwritev2(fd, parts, count, offset, flags) })
+}
+
+/// As `pwritev64v2(2)`.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pwritev64v2(
+    fd: c_int,
+    parts: *const Part,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: as the caller promises.
+    counted(fd, || unsafe { abi::pwritev64v2(fd, parts, count, offset, flags) })
+}

@@ -15,7 +15,10 @@
 //! | sleeps, or has closed | - | - | the pair, which wakes it, or says that it is closed |
 //! | is awake | has bytes | - | the pair |
 //! | is awake | is empty | no | the pair |
+//! | is awake | is empty | yes, but [`UNREAD_MAX`] writes lie in it of which nothing was taken | the pair |
 //! | is awake | is empty | yes | the ring |
+//!
+//! An engine that is killed while it is awake can say nothing: the last but one row lets the pair tell of its end.
 //!
 //! An engine that is about to sleep says so, and looks once more; a program that has put bytes into a ring looks whether it sleeps, and calls it then.
 //! Either sees the other, for both have a full fence between.
@@ -30,6 +33,8 @@ pub const OUTBOXES: usize = 256;
 pub const OUTBOX_BYTES: usize = 16 << 10;
 /// Bytes of the memory of one process: a page of words of all, the words of each connection, and the rings.
 pub const OUTBOXES_BYTES: usize = RINGS_AT + OUTBOXES * OUTBOX_BYTES;
+/// Writes that are put into a ring while the engine takes nothing out of it.
+pub const UNREAD_MAX: u32 = 8;
 /// Words that say which rings have news, of 32 bits each.
 pub const NEWS_WORDS: usize = OUTBOXES / 32;
 
@@ -50,8 +55,17 @@ pub const ASK_RING: i32 = 2;
 pub const ASK_LOOK: i32 = 3;
 
 /// Why the library has left a ring for good, by [`OutboxWord::Left`] less one.
-pub const REASONS: [&str; 8] =
-    ["fork", "dup", "SCM_RIGHTS", "syscall", "fdopen", "posix_spawn", "flag or control data", "two threads at once"];
+pub const REASONS: [&str; 9] = [
+    "fork",
+    "dup",
+    "SCM_RIGHTS",
+    "syscall",
+    "fdopen",
+    "posix_spawn",
+    "flag or control data",
+    "two threads at once",
+    "dprintf",
+];
 
 /// A word of that memory.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -137,6 +151,8 @@ pub struct SeenOutbox {
     pub is_closed: bool,
     /// Bytes are in the pair, as far as the program's side knows.
     pub is_behind: bool,
+    /// The engine has taken nothing out of the ring for [`UNREAD_MAX`] writes.
+    pub is_unread: bool,
     /// Bytes that the ring has room for.
     pub free: u32,
 }
@@ -144,8 +160,9 @@ pub struct SeenOutbox {
 impl SeenOutbox {
     /// The table at the head of this file.
     pub const fn way(self, bytes: usize) -> OutboxWay {
-        let Self { is_asleep, is_closed, is_behind, free } = self;
-        if is_asleep || is_closed || is_behind || bytes > free as usize { OutboxWay::Pair } else { OutboxWay::Ring }
+        let Self { is_asleep, is_closed, is_behind, is_unread, free } = self;
+        let is_by_pair = is_asleep || is_closed || is_behind || is_unread || bytes > free as usize;
+        if is_by_pair { OutboxWay::Pair } else { OutboxWay::Ring }
     }
 }
 
@@ -155,6 +172,9 @@ pub struct OutboxSender {
     ring: usize,
     head: u32,
     by_pair: u32,
+    /// The tail that was seen last, and writes that were put in since it moved.
+    tail: u32,
+    unread: u32,
 }
 
 impl OutboxSender {
@@ -162,19 +182,24 @@ impl OutboxSender {
     pub fn new(memory: &impl OutboxMemory, ring: usize) -> Self {
         memory.store(OutboxWord::Left(ring), 0, Ordering::Relaxed);
         // Relaxed: it is this side's own word.
-        Self { ring, head: memory.load(OutboxWord::Head(ring), Ordering::Relaxed), by_pair: 0 }
+        let head = memory.load(OutboxWord::Head(ring), Ordering::Relaxed);
+        Self { ring, head, by_pair: 0, tail: head, unread: 0 }
     }
 
     /// Which way so many bytes go. If by the pair, [`sent_by_pair`](Self::sent_by_pair) is told how many went.
-    pub fn way(&self, memory: &impl OutboxMemory, bytes: usize) -> OutboxWay {
+    pub fn way(&mut self, memory: &impl OutboxMemory, bytes: usize) -> OutboxWay {
         let is = |word, value| memory.load(word, Ordering::Relaxed) == value;
         // Acquire: pairs with the Release of `receive`, so the bytes there were read before they are written over.
         let tail = memory.load(OutboxWord::Tail(self.ring), order(Point::OutboxTail, Ordering::Acquire));
+        if tail != self.tail {
+            (self.tail, self.unread) = (tail, 0);
+        }
         let filled = self.head.wrapping_sub(tail);
         let seen = SeenOutbox {
             is_asleep: !is(OutboxWord::Asleep, 0),
             is_closed: !is(OutboxWord::Closed(self.ring), 0),
             is_behind: !is(OutboxWord::Taken(self.ring), self.by_pair),
+            is_unread: self.unread >= UNREAD_MAX,
             free: (OUTBOX_BYTES as u32).saturating_sub(filled),
         };
         seen.way(bytes)
@@ -193,6 +218,7 @@ impl OutboxSender {
             head = head.wrapping_add(part.len() as u32);
         }
         self.head = head;
+        self.unread = self.unread.saturating_add(1);
         // Release: pairs with the Acquire of `filled`.
         memory.store(OutboxWord::Head(self.ring), head, order(Point::OutboxHead, Ordering::Release));
         self.tell(memory)

@@ -177,7 +177,7 @@ impl Drop for SharedOutbox {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::outbox::{OutboxSender, OutboxWay, REASONS, SeenOutbox};
+    use crate::outbox::{OutboxSender, OutboxWay, REASONS, SeenOutbox, UNREAD_MAX};
     use crate::test_rng::Rng;
 
     fn memory() -> Arc<Outboxes> {
@@ -186,11 +186,12 @@ mod tests {
 
     #[test]
     fn the_table_of_ways() {
-        for bits in 0..8 {
+        for bits in 0..16 {
             let seen = |free| SeenOutbox {
                 is_asleep: bits & 1 != 0,
                 is_closed: bits & 2 != 0,
                 is_behind: bits & 4 != 0,
+                is_unread: bits & 8 != 0,
                 free,
             };
             assert_eq!(seen(4).way(4) == OutboxWay::Ring, bits == 0, "{bits}");
@@ -285,6 +286,22 @@ mod tests {
         assert_eq!(receiver.left(), Some("others"));
         drop(receiver);
         assert_eq!(OutboxSender::new(&*memory, 0).way(&*memory, 1), OutboxWay::Pair, "it is closed");
+    }
+
+    #[test]
+    fn an_engine_that_takes_nothing_gets_a_few_writes() {
+        let memory = memory();
+        let mut receiver = SharedOutbox::new(&memory, 9, 0);
+        let mut sender = OutboxSender::new(&*memory, 9);
+        for _ in 0..3 {
+            for _ in 0..UNREAD_MAX {
+                assert_eq!(sender.way(&*memory, 1), OutboxWay::Ring);
+                assert!(!sender.put(&*memory, [&b"x"[..]].into_iter()), "it is awake, as far as it has said");
+            }
+            // As an engine that was killed looks.
+            assert_eq!(sender.way(&*memory, 1), OutboxWay::Pair);
+            assert_eq!(receiver.receive(&mut [0]), Ok(1));
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 """Numbered records on connections, written in several ways in turn; `port` is the peer's, the words are what happens in the middle of each connection."""
-import ctypes, os, signal, socket, sys, tempfile, time
+import ctypes, errno, os, select, signal, socket, sys, tempfile, time
 
 PEER = '10.79.0.2'
 EACH = 200
@@ -28,10 +28,10 @@ def write_all(fd, data):
         data = data[os.write(fd, data):]
 
 
-def fork(r):
+def fork(r, make=os.fork):
     for _ in range(2):
         data = r.bytes(EACH)
-        child = os.fork()
+        child = make()
         if child == 0:
             for at in range(0, len(data), 16):
                 r.c.sendall(data[at:at + 16])
@@ -92,6 +92,18 @@ def fdopen(r):
         r.send(1)
 
 
+def dprintf(r):
+    """With arguments in registers of both kinds and on the stack."""
+    text = [b'%s', *[b'%c'] * 9, *[b'%.0f'] * 4, b'%c\n']
+    for nth in range(2 * EACH):
+        data = r.bytes(1)
+        floats = [ctypes.c_double(digit - 48) for digit in data[10:14]]
+        arguments = b''.join(text), data[:1], *data[1:10], *floats, data[14]
+        said = libc.__dprintf_chk(r.c.fileno(), 1, *arguments) if nth % 2 else libc.dprintf(r.c.fileno(), *arguments)
+        assert said == 16, said
+        r.send(1)
+
+
 def spawn(r):
     with tempfile.NamedTemporaryFile() as f:
         f.write(r.bytes(EACH))
@@ -100,7 +112,17 @@ def spawn(r):
         os.waitpid(child, 0)
 
 
+def stdout(r):
+    """The connection is where the C library's own stream writes to."""
+    assert r.c.fileno() == 1
+    for _ in range(EACH):
+        r.send(1)
+        libc.puts(r.bytes(1)[:-1])
+        libc.fflush(None)
+
+
 def sendfile(r):
+    assert os.pwritev(r.c.fileno(), [r.bytes(1)], -1) == 16
     for _ in range(20):
         with tempfile.TemporaryFile() as f:
             data = r.bytes(20)
@@ -120,7 +142,7 @@ def large(r):
         r.send(5, lambda data: r.c.sendto(data, (PEER, 9)))
 
 
-WAYS = {'fork': fork, 'dup': dup, 'SCM_RIGHTS': rights, 'syscall': syscall, 'fdopen': fdopen, 'posix_spawn': spawn, 'sendfile': sendfile, 'large': large}
+WAYS = {'fork': fork, '_Fork': lambda r: fork(r, ctypes.PyDLL(None)._Fork), 'dup': dup, 'SCM_RIGHTS': rights, 'syscall': syscall, 'fdopen': fdopen, 'dprintf': dprintf, 'posix_spawn': spawn, 'stdout': stdout, 'sendfile': sendfile, 'large': large}
 
 
 def until_it_ends(port):
@@ -135,6 +157,37 @@ def until_it_ends(port):
         print('ended', isinstance(error, (BrokenPipeError, ConnectionResetError)))
 
 
+def until_it_is_killed(port):
+    """As one that writes and does not read; what it gets after its engine's end."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    r, ends, vain = Records(port), select.poll(), 0
+    # What has ended is told whatever is asked for.
+    ends.register(r.c.fileno(), 0)
+    try:
+        while not ends.poll(0):
+            r.send(1)
+    except OSError:
+        pass
+    print('readable', bool(ends.poll(20000)) and end_of(r.c))
+    try:
+        while True:
+            r.send(1)
+            vain += 1
+    except OSError as error:
+        print(f'written in vain: a few {vain <= 8}, then {errno.errorcode[error.errno]}')
+    s = socket.create_server(('127.0.0.1', 0))
+    c = socket.create_connection(s.getsockname())
+    s.accept()[0].sendall(b'here')
+    print(c.recv(4))
+
+
+def end_of(c):
+    try:
+        return c.recv(1) == b''
+    except ConnectionResetError:
+        return True
+
+
 def main(port, words):
     for word in words:
         if word == 'waits':
@@ -143,7 +196,12 @@ def main(port, words):
         if word == 'until_it_ends':
             until_it_ends(port)
             continue
+        if word == 'until_it_is_killed':
+            return until_it_is_killed(port)
         other = helper() if word == 'SCM_RIGHTS' else None
+        said = os.dup(1)
+        if word == 'stdout':
+            os.close(1)
         r = Records(port)
         r.helper = other
         r.send()
@@ -157,6 +215,8 @@ def main(port, words):
             pass
         r.c.recv(1)
         r.c.close()
+        os.dup2(said, 1)
+        os.close(said)
     print('done')
 
 

@@ -12,6 +12,14 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_pro
 
 const SUPERVISOR: &str = "killed::a_supervisor_that_is_killed_when_it_has_got_a_call";
 
+/// A test of this file as a process of its own, which is told by its input and speaks by its standard error.
+pub(crate) fn part(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this file"));
+    command.args(["--ignored", "--exact", test, "--nocapture"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
 #[test]
 #[ignore = "a_call_whose_supervisor_was_killed_at_once_goes_on runs it"]
 fn a_supervisor_that_is_killed_when_it_has_got_a_call() {
@@ -38,13 +46,7 @@ fn a_call_whose_supervisor_was_killed_at_once_goes_on() {
     if !rustix::process::geteuid().is_root() {
         return napier_testkit::skip!(test, "a copy of a descriptor of the parent needs CAP_SYS_PTRACE");
     }
-    let mut supervisor = Command::new(std::env::current_exe().expect("this file"))
-        .args(["--ignored", "--exact", SUPERVISOR, "--nocapture"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut supervisor = part(SUPERVISOR).spawn().expect("it starts");
     let said = BufReader::new(supervisor.stderr.take().expect("a pipe"));
     let number = said.lines().map_while(Result::ok).find_map(|line| line.strip_prefix("page ").map(str::to_owned));
     let number = number.expect("it has a page");
