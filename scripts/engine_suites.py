@@ -116,12 +116,12 @@ def go_suite(at):
     return {name: words[how] for how, name in re.findall(r"^--- (PASS|FAIL|SKIP): (\S+)", said, re.M)}
 
 
-def tree_of(at, name, prepare):
-    """A copy of a source tree, built once for each place."""
+def tree_of(at, name, prepare, to=None):
+    """A copy of a source tree, built once for each place, under another name if there are several."""
     found = sorted(path for path in glob.glob(f"{SOURCES}/{name}-*") if os.path.isdir(path))
     if not found:
         raise Skipped(f"no source of {name} in {SOURCES}: apt-get source {name} there (NAPIER_SUITES names another folder)")
-    tree = f"{SOURCES}/at-{at.ip}/{name}"
+    tree = f"{SOURCES}/at-{at.ip}/{to or name}"
     if not os.path.exists(f"{tree}/.built"):
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(found[-1], tree, symlinks=True)
@@ -162,8 +162,18 @@ def built(tree, *options, target):
 OF_SOCKETS = "tcp|connect|accept|listen|ping_pong|poll|pipe|ipc|shutdown|write|getsockname|fork|emfile|watcher|embed|socket|callback|delayed|stream"
 
 
-def libuv(at):
-    tree = tree_of(at, "libuv1", lambda tree: built(tree, "-DBUILD_TESTING=ON", target="uv_run_tests_a"))
+def libuv(at, address=None):
+    """With loopback's address, as all of its tests have it, or with another one in its place."""
+
+    def prepare(tree):
+        for path in glob.glob(f"{tree}/test/*.[ch]") if address else []:
+            with open(path, encoding="latin-1") as file:
+                text = file.read()
+            with open(path, "w", encoding="latin-1") as file:
+                file.write(text.replace('"127.0.0.1"', f'"{address}"'))
+        built(tree, "-DBUILD_TESTING=ON", target="uv_run_tests_a")
+
+    tree = tree_of(at, "libuv1", prepare, to="libuv1-at-its-address" if address else None)
     program = f"{tree}/build/uv_run_tests_a"
     # Each by itself, so that one that waits for ever costs itself alone; this shell and all of them are one program of the engine.
     line = f"for name in $({program} --list | grep -E '{OF_SOCKETS}'); do echo \"test $name\"; timeout 20 {program} $name; done"
@@ -251,6 +261,7 @@ SUITES = {
     "python test_httpservers, test_socketserver, test_ftplib at its address": lambda at: python_suite(at, "test.test_httpservers", "test.test_socketserver", "test.test_ftplib", address=at.ip),
     "go net": go_suite,
     "libuv": libuv,
+    "libuv at its address": lambda at: libuv(at, address=at.ip),
     "libevent": libevent,
     "memcached t": memcached_suite,
     "redis tests": redis_suite,
