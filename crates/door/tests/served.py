@@ -525,6 +525,20 @@ def near(port):
     print(refused == [errno.ECONNREFUSED] * 30)
 
 
+def small_buffer(port):
+    """What is written at once is no more than there is room for; accepted sockets have the listener's."""
+    for early in (True, False):
+        s, c, (level, name) = listener(port), socket.socket(), (socket.SOL_SOCKET, socket.SO_SNDBUF)
+        (s if early else c).setsockopt(level, name, 4096)
+        c.connect((OWN, port))
+        a, _ = s.accept()
+        one = a if early else c
+        one.setblocking(False)
+        print(one.send(bytes(1_000_000)) < 100_000, one.getsockopt(level, name))
+        for each in (a, c, s):
+            each.close()
+
+
 def asks_near(port):
     """Another program on the same engine."""
     for _ in range(20):

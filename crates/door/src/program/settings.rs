@@ -15,7 +15,7 @@ use super::socket::Behind;
 use crate::address;
 use crate::limits;
 use crate::relay::Far;
-use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
+use crate::rules::options::{KeptOptions, OptionRule, is_of_pair, name_of, rule};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What buffers have before they grow, in bytes, doubled as the kernel tells it. Source: `net/ipv4/tcp.c tcp_init`, `tcp_wmem`, `tcp_rmem`.
@@ -33,7 +33,7 @@ impl KeptOptions {
 
     /// Sets on another pair's end what was set on that of this socket.
     pub(super) fn apply_to_pair(&self, theirs: &OwnedFd) {
-        for set in self.all().iter().filter(|set| rule(set.level, set.name) == OptionRule::OfPair) {
+        for set in self.of_pair() {
             // The other end took it.
             let _ = Notifier::set_option(theirs, set.level, set.name, set.value());
         }
@@ -119,13 +119,16 @@ impl ServedProgram<'_> {
         if !self.notifier.is_waiting(&held) {
             return;
         }
-        if rule(level, name) == OptionRule::OfPair
+        let socket = self.sockets.get(about.token).expect("it was found");
+        // While a handshake goes on the program's end is full, and stays so.
+        let is_filled = name == libc::SO_SNDBUF && matches!(socket.behind, Behind::Handshake { .. });
+        if is_of_pair(level, name)
+            && !is_filled
             && let Err(error) = Notifier::set_option(&about.copy, level, name, value)
         {
             return self.answer(held, Err(error.raw_os_error().unwrap_or(libc::EINVAL)));
         }
         // Those of the pair, too: they go along with what comes from this socket.
-        let socket = self.sockets.get(about.token).expect("it was found");
         let noted = socket.options.note(level, name, value);
         if let Some(twin) = socket.twin() {
             // Connections that come there have it from there.

@@ -28,6 +28,11 @@ pub(crate) enum OptionRule {
     Refuse(i32),
 }
 
+/// Whether a program's end of its pair has an option, alone or beside the connection: how much is written to a peer that takes none depends on both.
+pub(crate) fn is_of_pair(level: i32, name: i32) -> bool {
+    rule(level, name) == OptionRule::OfPair || (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF)
+}
+
 /// Who has an option.
 pub(crate) const fn rule(level: i32, name: i32) -> OptionRule {
     match level {
@@ -221,6 +226,11 @@ impl KeptOptions {
     pub(crate) fn linger(&self) -> [u8; 8] {
         let found = self.find(libc::SOL_SOCKET, libc::SO_LINGER);
         found.map_or([0; 8], |set| [0, 1, 2, 3, 4, 5, 6, 7].map(|byte| set.bytes[byte]))
+    }
+
+    /// Those that the program's end of the pair has.
+    pub(crate) fn of_pair(&self) -> impl Iterator<Item = &Set> {
+        self.set.iter().filter(|set| is_of_pair(set.level, set.name))
     }
 
     /// `SO_RCVBUF` or `SO_SNDBUF`, if it was set, in bytes.
