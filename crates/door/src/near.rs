@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown, socketpair,
 };
@@ -263,6 +264,12 @@ impl NearEnd {
     pub(crate) fn end_sending(&self) {
         // The other end may be gone.
         let _ = shutdown(&self.fd, Shutdown::Write);
+    }
+
+    /// How many bytes may be on their way to the other end, as the kernel counts them.
+    pub(crate) fn bound(&self, bytes: usize) {
+        // It is as it was, at worst.
+        let _ = set_socket_send_buffer_size(&self.fd, bytes);
     }
 
     /// Whether the other end gets `ECONNRESET` when this one is dropped.

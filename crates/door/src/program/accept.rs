@@ -208,6 +208,7 @@ impl ServedProgram<'_> {
         };
         options.apply_to(&far);
         options.apply_to_pair(&theirs);
+        options.apply_to_own(&own);
         if let Err(error) = self.write_address(&held, peer, is_v6) {
             self.answer(held, Err(error));
             return if error == libc::EINTR { Delivered::No(Backlogged::Engine(far)) } else { Delivered::Yes };

@@ -8,12 +8,14 @@ use std::time::Duration;
 use napier_linux::process::{Given, HeldSocketCall, Notifier};
 use napier_ring::outbox::{ASK_LOOK, ASK_MEMORY, ASK_RING};
 use napier_runtime::socket::{SocketOption, TcpInfo, TcpStream};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::ServedProgram;
 use super::calls::About;
 use super::socket::Behind;
 use crate::address;
 use crate::limits;
+use crate::near::NearEnd;
 use crate::relay::Far;
 use crate::rules::options::{KeptOptions, OptionRule, is_of_pair, name_of, rule};
 use crate::rules::{AskedOfSocket, Verdict, verdict};
@@ -28,7 +30,20 @@ impl KeptOptions {
     /// Sets on what a connection's bytes are for what was set on its socket.
     pub(super) fn apply_to(&self, far: &Far) {
         far.stream().into_iter().for_each(|stream| self.apply(stream));
-        far.near().into_iter().for_each(|end| end.set_reset(self.resets_on_close()));
+        far.near().into_iter().for_each(|end| self.apply_near(end));
+    }
+
+    fn apply_near(&self, end: &NearEnd) {
+        end.set_reset(self.resets_on_close());
+        self.buffer(libc::SO_SNDBUF).into_iter().for_each(|bytes| end.bound(bytes));
+    }
+
+    /// Lets no more wait for a program than its buffer for receiving has room for, in the end of the pair that is the engine's.
+    pub(super) fn apply_to_own(&self, own: &OwnedFd) {
+        if let Some(bytes) = self.buffer(libc::SO_RCVBUF) {
+            // It is as it was, at worst.
+            let _ = set_socket_send_buffer_size(own, bytes);
+        }
     }
 
     /// Sets on another pair's end what was set on that of this socket.
@@ -136,7 +151,11 @@ impl ServedProgram<'_> {
         }
         if noted.is_ok() {
             socket.stream().into_iter().for_each(|stream| set_one(&socket.options, stream, level, name));
-            socket.near().into_iter().for_each(|end| end.set_reset(socket.options.resets_on_close()));
+            socket.near().into_iter().for_each(|end| socket.options.apply_near(end));
+            // What a listener has there are no bytes.
+            if name == libc::SO_RCVBUF && !matches!(socket.behind, Behind::Listener(_)) {
+                socket.options.apply_to_own(&socket.own);
+            }
         }
         self.answer(held, noted.map(|()| 0));
     }
