@@ -1,13 +1,14 @@
 //! How much chance there is in a percentile of runs: by how much it differs among parts of their time.
 
 use napier_sim::machine::figures::Figures;
+use napier_verdict::student_bound;
 
-use super::queues::percentile_us;
+use super::queues::select_us;
 
 /// Parts of the time.
 const PARTS: usize = 10;
-/// Of Student's distribution with one degree of freedom less than there are parts, 95 of 100 lie within so many standard deviations.
-const STUDENT: f64 = 2.262;
+/// So many of 100 intervals do not have what they are for.
+const OUTSIDE: f64 = 0.05;
 
 /// Half of the interval that has p99 in 95 of 100 cases, in percent of it: by parts of the time, each of all runs together. Latencies are
 /// what `of` takes of a run, in the order in which answers came. `None`: in one of the parts there is no answer.
@@ -24,15 +25,11 @@ pub fn p99_within_pct(runs: &[&Figures], of: fn(&Figures) -> &[u64]) -> Option<f
             from = slice.latencies;
         }
     }
-    let p99_us = |latency_ns: &mut Vec<u64>| {
-        latency_ns.sort_unstable();
-        percentile_us(latency_ns, 99)
-    };
-    let all = p99_us(&mut parts.concat());
-    let each: Vec<f64> = parts.iter_mut().map(p99_us).collect();
+    let all = select_us(&mut parts.concat(), 99);
+    let each: Vec<f64> = parts.iter_mut().map(|part| select_us(part, 99)).collect();
     let mean = each.iter().sum::<f64>() / PARTS as f64;
     let variance = each.iter().map(|us| (us - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;
-    let within = STUDENT * (variance / PARTS as f64).sqrt() / all * 100.0;
+    let within = student_bound(OUTSIDE, (PARTS - 1) as f64) * (variance / PARTS as f64).sqrt() / all * 100.0;
     within.is_finite().then_some(within)
 }
 
@@ -58,8 +55,9 @@ mod tests {
         let (same, other) = (run(|_| 1000), run(|nth| 1000 + 100 * (nth as u64 / 5 % 2)));
         assert_eq!(within(&[&same]), Some(0.0));
         // Five parts of 1.0 us and five of 1.1: a standard deviation of 0.0527 us, of ten; p99 of all is 1.1 us.
-        let expected = STUDENT * (0.0025_f64 * 10.0 / 9.0 / 10.0).sqrt() / 1.1 * 100.0;
-        assert!((within(&[&other]).expect("answers") - expected).abs() < 1e-9);
+        // Student's distribution with nine degrees of freedom has 95 of 100 within 2.262.
+        let expected = 2.262 * (0.0025_f64 * 10.0 / 9.0 / 10.0).sqrt() / 1.1 * 100.0;
+        assert!((within(&[&other]).expect("answers") - expected).abs() < 1e-3);
         // Parts are of all runs together: what one has in turn is no chance if another has it always.
         assert_eq!(within(&[&other, &run(|_| 2000)]), Some(0.0));
     }

@@ -169,9 +169,14 @@ impl Rows<'_> {
         nearest.expect("a sweep has a mode at least")
     }
 
+    /// The place of the choice if a setting cost nothing.
+    fn best_or_nearest(&self) -> usize {
+        self.best(Sure::Surely).or_else(|| self.best(Sure::AsPredicted)).unwrap_or_else(|| self.nearest())
+    }
+
     /// The place of the choice.
     fn chosen(&self) -> usize {
-        let at = self.best(Sure::Surely).or_else(|| self.best(Sure::AsPredicted)).unwrap_or_else(|| self.nearest());
+        let at = self.best_or_nearest();
         // What needs no setting is taken if nothing says that another is better.
         let base = self.rows.iter().position(|row| row.mode == Mode::Base);
         base.filter(|base| self.verdict(*base) == self.verdict(at) && is_near(&self.rows[*base], &self.rows[at]))
@@ -221,23 +226,38 @@ fn by_chance(row: &Predicted, better: bool) -> Predicted {
 /// The modes that may be chosen if one run of each says this: chance may have made that mode worse than it is and all others better.
 /// `base`, which the choice is held against, is always among them; `at_peak` as in [`choose`].
 pub(super) fn may_be_chosen(goal: &Goal, rows: &[Predicted], at_peak: &[Predicted]) -> Vec<Mode> {
-    let worse = |rows: &[Predicted]| -> Vec<Predicted> { rows.iter().map(|row| by_chance(row, false)).collect() };
-    let (mut others, mut others_at_peak) = (worse(rows), worse(at_peak));
+    let all = |rows: &[Predicted], better: bool| rows.iter().map(|row| by_chance(row, better)).collect::<Vec<_>>();
+    let better = (&all(rows, true)[..], &all(at_peak, true)[..]);
+    let worse = (&all(rows, false)[..], &all(at_peak, false)[..]);
     let is_chosen_as_it_is = Rows { goal, rows, at_peak }.chosen();
-    let mut may = |at: usize| {
-        let put = |rows: &[Predicted], into: &mut [Predicted], better: bool| {
-            if let Some(row) = rows.get(at) {
-                into[at] = by_chance(row, better);
-            }
-        };
-        put(rows, &mut others, true);
-        put(at_peak, &mut others_at_peak, true);
-        let chosen = Rows { goal, rows: &others, at_peak: &others_at_peak }.chosen();
-        put(rows, &mut others, false);
-        put(at_peak, &mut others_at_peak, false);
-        chosen == at || is_chosen_as_it_is == at || rows[at].mode == Mode::Base
+    let may = |at: &usize| {
+        let is_chosen = alone_at_best(goal, better, worse, *at, |rows| rows.chosen()) == *at;
+        is_chosen || is_chosen_as_it_is == *at || rows[*at].mode == Mode::Base
     };
-    (0..rows.len()).filter(|at| may(*at)).map(|at| rows[at].mode).collect()
+    (0..rows.len()).filter(may).map(|at| rows[at].mode).collect()
+}
+
+/// Rows at the rate, and at the peak.
+type AtBoth<'a> = (&'a [Predicted], &'a [Predicted]);
+
+/// Which place a rule says if one mode has its best figures, and all others have their worst.
+fn alone_at_best(goal: &Goal, best: AtBoth<'_>, worst: AtBoth<'_>, at: usize, rule: fn(&Rows<'_>) -> usize) -> usize {
+    let with = |best: &[Predicted], worst: &[Predicted]| {
+        worst
+            .iter()
+            .enumerate()
+            .map(|(other, row)| if other == at { &best[at] } else { row })
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    rule(&Rows { goal, rows: &with(best.0, worst.0), at_peak: &with(best.1, worst.1) })
+}
+
+/// The places of those that may be chosen if the figures of each lie between its best and its worst.
+pub(super) fn may_be_chosen_between(goal: &Goal, best: AtBoth<'_>, worst: AtBoth<'_>) -> Vec<usize> {
+    let rules: [fn(&Rows<'_>) -> usize; 2] = [|rows| rows.best_or_nearest(), |rows| rows.chosen()];
+    let may = |at: &usize| rules.iter().any(|rule| alone_at_best(goal, best, worst, *at, *rule) == *at);
+    (0..best.0.len()).filter(may).collect()
 }
 
 /// The choice of most of `seeds` runs, each by itself, and how many have it; if several have as many, the one of all runs together.

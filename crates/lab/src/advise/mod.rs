@@ -7,6 +7,7 @@
 //!
 //! Nothing here reads a clock; the same arguments give the same advice, byte for byte, for any number of threads.
 
+mod bounds;
 mod chance;
 mod choose;
 pub mod gaps;

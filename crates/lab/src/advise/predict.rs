@@ -3,13 +3,13 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 
-use napier_sim::machine::Class;
 use napier_sim::machine::figures::Figures;
+use napier_sim::machine::{Class, Work};
 use serde::Serialize;
 
 use super::chance::p99_within_pct;
 use super::choose::may_be_chosen;
-use super::queues::{Extent, OfQueue, Queues, Ran, ServerRun, percentile_us, seed_of, simulate_queue};
+use super::queues::{Extent, OfQueue, Queues, Ran, ServerRun, seed_of, select_us, simulate_queue};
 use super::{AdviseError, Effort, Goal, Workload};
 use crate::loads::Load;
 use crate::machines::{KnownError, MachineFile};
@@ -66,6 +66,9 @@ pub struct Predicted {
     pub p99_range_us: Option<(f64, f64)>,
     /// The same of CPU.
     pub cpu_range_pct: Option<(f64, f64)>,
+    /// What each kind of work takes at a CPU's full speed, in the order of [`Work::ALL`], as [`Self::cpu_pct`]; empty: nothing says so.
+    #[serde(skip)]
+    pub work_pct: Vec<f64>,
     /// By seed, in order: at least one.
     pub by_seed: Vec<BySeed>,
 }
@@ -81,6 +84,23 @@ pub struct BySeed {
 }
 
 impl Predicted {
+    /// The same with ranges: how far predictions of the mode were off, on a core that works for as much of the time.
+    #[must_use]
+    pub fn within(self, known: &KnownError) -> Self {
+        let off = known.off(self.mode, self.working_pct()).unwrap_or_default();
+        let range = |of: f64, span: Option<(f64, f64)>| span.map(|(low, high)| (of * low, of * high));
+        let p99_range_us = range(self.p99_us, off.p99).filter(|_| self.p99_us.is_finite());
+        // A CPU has no more time than all of it.
+        let most_pct = self.cpu_pct.max(100.0);
+        let cpu_range_pct = range(self.cpu_pct, off.cpu).map(|(low, high)| (low, high.min(most_pct)));
+        Self { p99_range_us, cpu_range_pct, ..self }
+    }
+
+    /// CPU without what polls that find nothing take.
+    pub(super) fn working_pct(&self) -> f64 {
+        self.cpu_pct - self.spin_pct
+    }
+
     /// The same as one seed has it; a row with fewer seeds has its last one for the others.
     pub(super) fn of_seed(&self, seed: usize) -> Self {
         let one = self.by_seed[seed.min(self.by_seed.len() - 1)];
@@ -200,39 +220,34 @@ fn by_seed(run: &ServerRun, queues: u16) -> BySeed {
 /// What runs of a server with so many queues say, one for each seed.
 fn together(mode: Mode, load_rps: u64, queues: u16, all: &[ServerRun], known: &KnownError) -> Predicted {
     let runs: Vec<&Figures> = all.iter().flat_map(ServerRun::queues).collect();
-    let sorted = |of: &dyn Fn(&Figures) -> Vec<u64>| {
-        let mut all: Vec<u64> = runs.iter().flat_map(|run| of(run)).collect();
-        all.sort_unstable();
-        all
+    let mut way: Vec<u64> = runs.iter().flat_map(|run| run.way_ns.iter().copied()).collect();
+    let of_server = |run: &&Figures| -> Vec<u64> {
+        run.from_due_ns.iter().zip(&run.way_ns).map(|(all, way)| all.saturating_sub(*way)).collect()
     };
-    let latency = sorted(&|run| run.from_due_ns.clone());
-    let way = sorted(&|run| run.way_ns.clone());
-    let server =
-        sorted(&|run| run.from_due_ns.iter().zip(&run.way_ns).map(|(all, way)| all.saturating_sub(*way)).collect());
+    let mut server: Vec<u64> = runs.iter().flat_map(of_server).collect();
     let ns: f64 = runs.iter().map(|run| run.measured.ns as f64).sum();
     let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
-    let Ran { achieved_rps, p50_us, p99_us, cpu_pct } = Ran::of(runs.iter().copied(), queues);
+    let Ran { achieved_rps, p50_us, p95_us, p99_us, cpu_pct } = Ran::of(runs.iter().copied(), queues);
     let spin_pct = sum(&|run| run.account.of(Class::Spin).ns) * 100.0 / ns;
-    let off = known.off(mode, cpu_pct - spin_pct).unwrap_or_default();
-    let range = |of: f64, span: Option<(f64, f64)>| span.map(|(low, high)| (of * low, of * high));
-    Predicted {
+    let row = Predicted {
         mode,
         load_rps,
         achieved_rps,
         sustained: ServerRun::keep_up(all),
         p50_us,
-        p95_us: percentile_us(&latency, 95),
+        p95_us,
         p99_us,
         p99_within_pct: p99_within_pct(&runs, |run| &run.from_due_ns),
         cpu_pct,
         spin_pct,
         lost_per_s: sum(&|run| run.lost) * 1e9 / ns * f64::from(queues),
-        server_p99_us: percentile_us(&server, 99),
-        way_p99_us: percentile_us(&way, 99),
-        p99_range_us: range(p99_us, off.p99).filter(|_| p99_us.is_finite()),
-        // A CPU has no more time than all of it.
-        cpu_range_pct: range(cpu_pct, off.cpu).map(|(low, high)| (low, high.min(cpu_pct.max(100.0)))),
+        server_p99_us: select_us(&mut server, 99),
+        way_p99_us: select_us(&mut way, 99),
+        p99_range_us: None,
+        cpu_range_pct: None,
+        work_pct: Work::ALL.iter().map(|work| sum(&|run| run.works.get(*work).ns) * 100.0 / ns).collect(),
         interrupts_per_s: sum(&|run| run.interrupts) * 1e9 / ns * f64::from(queues),
         by_seed: all.iter().map(|run| by_seed(run, queues)).collect(),
-    }
+    };
+    row.within(known)
 }

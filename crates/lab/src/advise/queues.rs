@@ -220,6 +220,7 @@ fn is_sustained<'a>(runs: impl Iterator<Item = &'a Figures> + Clone, queue_rps: 
 pub struct Ran {
     pub achieved_rps: f64,
     pub p50_us: f64,
+    pub p95_us: f64,
     pub p99_us: f64,
     pub cpu_pct: f64,
 }
@@ -230,13 +231,13 @@ impl Ran {
     pub fn of<'a>(runs: impl IntoIterator<Item = &'a Figures>, queues: u16) -> Self {
         let runs: Vec<&Figures> = runs.into_iter().collect();
         let mut latency: Vec<u64> = runs.iter().flat_map(|run| run.from_due_ns.iter().copied()).collect();
-        latency.sort_unstable();
         let ns = runs.iter().map(|run| run.measured.ns).sum::<u64>() as f64;
         let sum = |of: &dyn Fn(&Figures) -> u64| runs.iter().map(|run| of(run)).sum::<u64>() as f64;
         Self {
             achieved_rps: sum(&|run| run.answered) * 1e9 / ns * f64::from(queues),
-            p50_us: percentile_us(&latency, 50),
-            p99_us: percentile_us(&latency, 99),
+            p50_us: select_us(&mut latency, 50),
+            p95_us: select_us(&mut latency, 95),
+            p99_us: select_us(&mut latency, 99),
             cpu_pct: sum(&|run| run.account.busy().ns) * 100.0 / ns,
         }
     }
@@ -248,9 +249,25 @@ pub fn percentile_us(sorted_ns: &[u64], percent: usize) -> f64 {
     sorted_ns.get(sorted_ns.len() * percent / 100).map_or(f64::INFINITY, |ns| *ns as f64 / 1000.0)
 }
 
+/// The same of latencies in any order; they are in another one then. For one or a few percentiles all need not be put in order.
+pub(super) fn select_us(latency_ns: &mut [u64], percent: usize) -> f64 {
+    let at = latency_ns.len() * percent / 100;
+    if at < latency_ns.len() { *latency_ns.select_nth_unstable(at).1 as f64 / 1000.0 } else { f64::INFINITY }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_the_same_in_any_order() {
+        let sorted: Vec<u64> = (0..1000).map(|nth| nth * nth).collect();
+        let mut mixed: Vec<u64> = (0..1000).map(|nth| sorted[nth * 7 % 1000]).collect();
+        for percent in [50, 95, 99, 0] {
+            assert_eq!(select_us(&mut mixed, percent), percentile_us(&sorted, percent), "{percent}");
+        }
+        assert_eq!((select_us(&mut [], 99), percentile_us(&[], 99)), (f64::INFINITY, f64::INFINITY));
+    }
 
     fn workload(queues: u16, connections: u16) -> Workload {
         Workload { rate_rps: 1, peak_rps: None, queues, connections, cpus: queues, service: None, recorded: None }

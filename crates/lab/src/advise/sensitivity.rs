@@ -1,4 +1,7 @@
 //! What the choice depends on: costs of the machine, each by itself, made smaller and larger until another mode is chosen.
+//!
+//! Changes are tried from the smallest on, of all costs: when as many have another choice as are told of, no larger one is tried. A run is
+//! made only if it may decide ([`Bounds`]).
 
 use std::sync::atomic::AtomicBool;
 
@@ -6,8 +9,10 @@ use napier_core::time::Span;
 use napier_sim::machine::Work;
 use serde::Serialize;
 
-use super::choose::{Choice, Goal, choose, choose_by_most};
-use super::predict::{Predicted, at_rate_and_peak};
+use super::bounds::{Bounds, as_changed};
+use super::choose::{Choice, Goal, choose, choose_by_most, may_be_chosen_between};
+use super::predict::{AtRate, Predicted};
+use super::queues::ServerRun;
 use super::{Advice, AdviseError, Effort};
 use crate::machines::MachineFile;
 use crate::modes::Mode;
@@ -17,8 +22,10 @@ use crate::parallel::in_parallel;
 const RIVALS: usize = 3;
 /// A cost is made so many times smaller and larger.
 const FACTOR: f64 = 4.0;
-/// Halvings of what lies between a cost that flips the choice and one that does not.
-const HALVINGS: usize = 3;
+/// In so many steps, each of the same factor.
+const STEPS: u32 = 8;
+/// Steps that are tried one after the other; what lies between two of them is halved.
+const TRIED: [u32; 4] = [1, 2, 4, STEPS];
 /// How many costs are told of.
 const TOLD: usize = 3;
 
@@ -51,83 +58,239 @@ pub struct Flip {
     pub to: Mode,
 }
 
+/// Who may be chosen, and what is known of each.
 struct Looked<'a> {
     machine: &'a MachineFile,
     advice: &'a Advice,
     modes: Vec<Mode>,
+    /// At the rate, and at the peak if there is one; in the order of the modes.
+    before: Vec<(u64, Vec<Predicted>)>,
     stop: &'a AtomicBool,
+    progress: &'a (dyn Fn(usize, usize) + Sync),
+    jobs: usize,
 }
 
-impl Looked<'_> {
-    /// The choice, and the row of the mode that is chosen now, with a cost times a factor.
-    fn with(&self, cost: Work, factor: f64) -> Result<(Mode, Predicted), AdviseError> {
+impl<'a> Looked<'a> {
+    fn new(
+        machine: &'a MachineFile,
+        advice: &'a Advice,
+        effort: Effort,
+        stop: &'a AtomicBool,
+        progress: &'a (dyn Fn(usize, usize) + Sync),
+    ) -> Self {
+        let modes = candidates(&advice.goal, &advice.rows, &advice.choice);
+        let of = |rows: &[Predicted]| -> Vec<Predicted> {
+            modes.iter().filter_map(|mode| rows.iter().find(|row| row.mode == *mode)).cloned().collect()
+        };
+        let rates =
+            [Some((advice.workload.rate_rps, &advice.rows)), advice.workload.peak_rps.zip(Some(&advice.at_peak))];
+        let before = rates.into_iter().flatten().map(|(rate_rps, rows)| (rate_rps, of(rows))).collect();
+        Self { machine, advice, modes, before, stop, progress, jobs: effort.jobs }
+    }
+
+    /// The place of the choice of most seeds.
+    fn chosen(&self, rows: &[Predicted], at_peak: &[Predicted]) -> usize {
+        let mode = choose_by_most(&self.advice.goal, rows, at_peak, self.advice.agreeing.1).0.mode;
+        self.modes.iter().position(|known| *known == mode).expect("a choice is one of the rows")
+    }
+
+    /// The same with the costs as they are.
+    fn chosen_before(&self) -> usize {
+        self.chosen(&self.before[0].1, self.before.get(1).map_or(&[], |(_, rows)| rows))
+    }
+
+    fn with(&self, cost: Work, factor: f64) -> Changed<'_> {
         let mut machine = self.machine.clone();
         let ns = (machine.costs.get(cost).ns as f64 * factor).round().max(1.0) as u64;
         machine.costs.set(cost, Span::from_ns(ns));
-        let effort = Effort { seeds: self.advice.agreeing.1, jobs: 1, sensitivity: false };
-        let workload = &self.advice.workload;
-        let asked = (workload, &self.advice.goal);
-        let (rows, at_peak) = at_rate_and_peak(&machine, asked, &self.modes, effort, self.stop, &|_, _| ())?;
-        if rows.len() < self.modes.len() || workload.peak_rps.is_some() && at_peak.len() < self.modes.len() {
-            return Err(AdviseError::Interrupted);
-        }
-        Ok(self.chosen(rows, &at_peak))
+        let bounds = |row: &Predicted| Bounds::of(row, &self.machine.known, cost, factor);
+        let at = self.before.iter().map(|(_, rows)| rows.iter().map(bounds).collect()).collect();
+        Changed { looked: self, machine, at, runs: Vec::new() }
     }
 
-    /// The same of rows of these modes.
-    fn chosen(&self, rows: Vec<Predicted>, at_peak: &[Predicted]) -> (Mode, Predicted) {
-        let mode = choose_by_most(&self.advice.goal, &rows, at_peak, self.advice.agreeing.1).0.mode;
-        (mode, rows.into_iter().next().expect("the choice comes first"))
+    fn in_parallel<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        work: impl Fn(&T) -> Result<R, AdviseError> + Sync,
+    ) -> Result<Vec<R>, AdviseError> {
+        let results = in_parallel(items, self.jobs, self.stop, self.progress, work);
+        results.into_iter().map(|result| result.unwrap_or(Err(AdviseError::Interrupted))).collect()
     }
 
-    /// The same with the costs as they are, of which all is known.
-    fn before(&self) -> (Mode, Predicted) {
-        let of = |rows: &[Predicted]| -> Vec<Predicted> {
-            self.modes.iter().filter_map(|mode| rows.iter().find(|row| row.mode == *mode)).cloned().collect()
-        };
-        self.chosen(of(&self.advice.rows), &of(&self.advice.at_peak))
-    }
-
-    fn effect(&self, cost: Work, before: &(Mode, Predicted)) -> Result<Effect, AdviseError> {
-        let value_ns = self.machine.costs.get(cost).ns;
-        let dearer = self.with(cost, FACTOR)?;
-        let cheaper = self.with(cost, 1.0 / FACTOR)?;
-        let mut flips = Vec::new();
-        for (factor, seen) in [(FACTOR, dearer.0), (1.0 / FACTOR, cheaper.0)] {
-            if seen != before.0 {
-                flips.push(self.narrow(cost, before.0, factor, seen)?);
-            }
-        }
-        let nearest = flips.into_iter().min_by(|one, other| one.0.ln().abs().total_cmp(&other.0.ln().abs()));
-        let flip = nearest.map(|(factor, to)| Flip {
-            at_ns: (value_ns as f64 * factor).round() as u64,
-            is_above: factor > 1.0,
-            to,
-        });
+    /// What four times a cost does to the choice.
+    fn effect(&self, cost: Work, flip: Option<Flip>) -> Result<Effect, AdviseError> {
+        let mut dearer = self.with(cost, FACTOR);
+        dearer.run(0, 0)?;
+        let (before, after) = (&self.before[0].1[0], &dearer.at[0][0].best);
         let relative = |after: f64, before: f64| if before > 0.0 { (after / before - 1.0) * 100.0 } else { 0.0 };
         Ok(Effect {
             cost: cost.name().to_owned(),
             what: cost.what().to_owned(),
-            value_ns,
-            p99_pct: relative(dearer.1.p99_us, before.1.p99_us),
-            cpu_points: dearer.1.cpu_pct - before.1.cpu_pct,
+            value_ns: self.machine.costs.get(cost).ns,
+            p99_pct: relative(after.p99_us, before.p99_us),
+            cpu_points: after.cpu_pct - before.cpu_pct,
             flip,
         })
     }
+}
 
-    /// The factor nearest to 1 that was seen to flip the choice, and to which mode.
-    fn narrow(&self, cost: Work, before: Mode, factor: f64, to: Mode) -> Result<(f64, Mode), AdviseError> {
-        let (mut keeps, mut flips, mut to) = (1.0_f64, factor, to);
-        for _ in 0..HALVINGS {
-            let middle = (keeps * flips).sqrt();
-            let seen = self.with(cost, middle)?.0;
-            if seen == before {
-                keeps = middle;
-            } else {
-                (flips, to) = (middle, seen);
+/// The same modes with a cost that is changed.
+struct Changed<'a> {
+    looked: &'a Looked<'a>,
+    machine: MachineFile,
+    /// As [`Looked::before`].
+    at: Vec<Vec<Bounds>>,
+    /// Runs with the first seed, by load and place.
+    runs: Vec<((usize, usize), Vec<ServerRun>)>,
+}
+
+impl Changed<'_> {
+    /// The place of the choice. That it is another one has to be seen with every seed.
+    fn chosen(&mut self, before: usize) -> Result<usize, AdviseError> {
+        loop {
+            let chosen = self.by_first_seed(before)?;
+            if chosen == before {
+                return Ok(chosen);
             }
+            let of_both = |(_, place): &(usize, usize)| *place == before || *place == chosen;
+            let Some(open) = self.runs.iter().position(|(at, _)| of_both(at)) else { return Ok(chosen) };
+            let ((at, place), mut runs) = self.runs.swap_remove(open);
+            let (mode, of) = (self.looked.modes[place], self.server(at));
+            let (_, others) =
+                of.run(&[mode], 2..=self.looked.advice.agreeing.1)?.pop().ok_or(AdviseError::Interrupted)?;
+            runs.extend(others);
+            let row = of.row(mode, &runs);
+            self.at[at][place] = Bounds::known(row);
         }
-        Ok((flips, to))
+    }
+
+    /// The same by what the first seed says. As long as several may be chosen one of them is run, at the peak first: it decides more often.
+    fn by_first_seed(&mut self, before: usize) -> Result<usize, AdviseError> {
+        loop {
+            let rows = |of: fn(&Bounds) -> &Predicted, at: usize| -> Vec<Predicted> {
+                self.at.get(at).map_or_else(Vec::new, |all| all.iter().map(|bounds| of(bounds).clone()).collect())
+            };
+            let [best, worst]: [fn(&Bounds) -> &Predicted; 2] = [|bounds| &bounds.best, |bounds| &bounds.worst];
+            let worst = (rows(worst, 0), rows(worst, 1));
+            let goal = &self.looked.advice.goal;
+            let may = may_be_chosen_between(goal, (&rows(best, 0), &rows(best, 1)), (&worst.0, &worst.1));
+            let may = if may.is_empty() { (0..worst.0.len()).collect() } else { may };
+            if let [only] = may[..] {
+                return Ok(only);
+            }
+            let Some((at, place)) = self.open(before, &may) else { return Ok(self.looked.chosen(&worst.0, &worst.1)) };
+            self.run(at, place)?;
+        }
+    }
+
+    /// What is run next: of the choice before, of those that may be chosen, and where all are held against the lowest p99, of all.
+    fn open(&self, before: usize, may: &[usize]) -> Option<(usize, usize)> {
+        let Goal { p99_us, cpu_pct } = self.looked.advice.goal;
+        let is_relative = p99_us.is_none() && cpu_pct.is_none();
+        let others = (0..self.looked.modes.len()).filter(|place| is_relative || may.contains(place));
+        let mut places = may.iter().copied().filter(|place| *place == before).chain(others);
+        places.find_map(|place| (0..self.at.len()).rev().find(|at| !self.at[*at][place].is_known).map(|at| (at, place)))
+    }
+
+    fn run(&mut self, at: usize, place: usize) -> Result<(), AdviseError> {
+        if self.at[at][place].is_known {
+            return Ok(());
+        }
+        let of = self.server(at);
+        let (mode, runs) = of.run(&[self.looked.modes[place]], 1..=1)?.pop().ok_or(AdviseError::Interrupted)?;
+        let row = as_changed(&self.looked.before[at].1[place], &of.row(mode, &runs), &self.machine.known);
+        self.at[at][place] = Bounds::known(row);
+        if self.looked.advice.agreeing.1 > 1 {
+            self.runs.push(((at, place), runs));
+        }
+        Ok(())
+    }
+
+    /// The server at the rate or at the peak.
+    fn server(&self, at: usize) -> AtRate<'_> {
+        let Looked { advice, before, stop, .. } = self.looked;
+        let (machine, workload, rate_rps) = (&self.machine, &advice.workload, before[at].0);
+        AtRate { machine, workload, rate_rps, jobs: 1, stop, progress: &|_, _| () }
+    }
+}
+
+/// A cost in one direction, and between which steps the choice changes.
+#[derive(Clone)]
+struct Search {
+    cost: Work,
+    is_above: bool,
+    keeps: u32,
+    /// And the place of the mode that is chosen then.
+    flips: Option<(u32, usize)>,
+}
+
+impl Search {
+    fn factor(&self, step: u32) -> f64 {
+        let by = FACTOR.powf(f64::from(step) / f64::from(STEPS));
+        if self.is_above { by } else { 1.0 / by }
+    }
+
+    /// The least step that may change the choice.
+    fn least(&self) -> u32 {
+        if self.flips.is_some() { self.keeps + 1 } else { u32::MAX }
+    }
+
+    fn flip(&self, looked: &Looked<'_>) -> Option<Flip> {
+        let (step, to) = self.flips?;
+        let value_ns = looked.machine.costs.get(self.cost).ns;
+        let at_ns = (value_ns as f64 * self.factor(step)).round() as u64;
+        Some(Flip { at_ns, is_above: self.is_above, to: looked.modes[to] })
+    }
+}
+
+/// Tries a step of each of these.
+fn try_step(
+    looked: &Looked<'_>,
+    of: &mut [&mut Search],
+    step: impl Fn(&Search) -> u32 + Sync,
+) -> Result<(), AdviseError> {
+    let before = looked.chosen_before();
+    let all: Vec<Search> = of.iter().map(|search| (**search).clone()).collect();
+    let chosen =
+        looked.in_parallel(&all, |search| looked.with(search.cost, search.factor(step(search))).chosen(before))?;
+    for (search, chosen) in of.iter_mut().zip(chosen) {
+        let step = step(search);
+        if chosen == before {
+            search.keeps = step;
+        } else {
+            search.flips = Some((step, chosen));
+        }
+    }
+    Ok(())
+}
+
+/// For every cost in both directions, from where on another mode is chosen, as far as that is needed for the nearest.
+fn search(looked: &Looked<'_>) -> Result<Vec<[Search; 2]>, AdviseError> {
+    let costs = Work::ALL.iter().copied().filter(|work| !looked.machine.costs.get(*work).is_zero());
+    let both = |cost| [true, false].map(|is_above| Search { cost, is_above, keeps: 0, flips: None });
+    let mut all: Vec<[Search; 2]> = costs.map(both).collect();
+    let flips = |both: &[Search; 2]| both.iter().any(|search| search.flips.is_some());
+    for step in TRIED {
+        let mut open: Vec<&mut Search> = all.iter_mut().filter(|both| !flips(both)).flatten().collect();
+        try_step(looked, &mut open, |_| step)?;
+        if all.iter().filter(|both| flips(both)).count() >= TOLD {
+            break;
+        }
+    }
+    loop {
+        // What is surely farther than as many others as are told of need not be known better.
+        let nearest = |both: &[Search; 2]| both.iter().filter_map(|search| search.flips).map(|(step, _)| step).min();
+        let mut known: Vec<u32> = all.iter().filter_map(nearest).collect();
+        known.sort_unstable();
+        let enough = known.get(TOLD - 1).copied().unwrap_or(STEPS);
+        let is_open = |search: &&mut Search| {
+            search.flips.is_some_and(|(step, _)| step > search.keeps + 1) && search.least() <= enough
+        };
+        let mut open: Vec<&mut Search> = all.iter_mut().flatten().filter(is_open).collect();
+        if open.is_empty() {
+            return Ok(all);
+        }
+        try_step(looked, &mut open, |search| (search.keeps + search.flips.map_or(search.keeps, |(step, _)| step)) / 2)?;
     }
 }
 
@@ -143,17 +306,26 @@ pub fn look_for_flips(
     stop: &AtomicBool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Effect>, AdviseError> {
-    let looked = Looked { machine, advice, modes: candidates(&advice.goal, &advice.rows, &advice.choice), stop };
-    let before = looked.before();
-    let costs: Vec<Work> = Work::ALL.iter().copied().filter(|work| !machine.costs.get(*work).is_zero()).collect();
-    let effects = in_parallel(&costs, effort.jobs, stop, progress, |cost| looked.effect(*cost, &before));
-    let effects: Option<Result<Vec<Effect>, AdviseError>> = effects.into_iter().collect();
-    let mut effects = effects.unwrap_or(Err(AdviseError::Interrupted))?;
-    let distance = |effect: &Effect| {
-        effect.flip.map_or(f64::INFINITY, |flip| (flip.at_ns.max(1) as f64 / effect.value_ns as f64).ln().abs())
-    };
-    let change = |effect: &Effect| effect.p99_pct.abs().max(effect.cpu_points.abs());
-    effects.sort_by(|one, other| distance(one).total_cmp(&distance(other)).then(change(other).total_cmp(&change(one))));
+    let looked = Looked::new(machine, advice, effort, stop, progress);
+    let distance = |flip: &Flip, cost: Work| (flip.at_ns.max(1) as f64 / machine.costs.get(cost).ns as f64).ln().abs();
+    let (mut flip, mut keep) = (Vec::new(), Vec::new());
+    for both in search(&looked)? {
+        let cost = both[0].cost;
+        let found = both.iter().filter_map(|search| Some((search.flips?.0, search.flip(&looked)?)));
+        match found.min_by_key(|(step, _)| *step) {
+            Some((_, nearest)) => flip.push((cost, nearest)),
+            None => keep.push(cost),
+        }
+    }
+    flip.sort_by(|(one, at), (other, other_at)| distance(at, *one).total_cmp(&distance(other_at, *other)));
+    flip.truncate(TOLD);
+    let mut effects = looked.in_parallel(&flip, |(cost, flip)| looked.effect(*cost, Some(*flip)))?;
+    if effects.len() < TOLD {
+        let mut others = looked.in_parallel(&keep, |cost| looked.effect(*cost, None))?;
+        let change = |effect: &Effect| effect.p99_pct.abs().max(effect.cpu_points.abs());
+        others.sort_by(|one, other| change(other).total_cmp(&change(one)));
+        effects.extend(others);
+    }
     effects.truncate(TOLD);
     Ok(effects)
 }

@@ -1,6 +1,6 @@
 use std::sync::atomic::AtomicBool;
 
-use super::choose::{choose, choose_by_most, may_be_chosen};
+use super::choose::{choose, choose_by_most, may_be_chosen, may_be_chosen_between};
 use super::predict::{AtRate, BySeed};
 use super::*;
 use crate::machines::server_named;
@@ -24,6 +24,7 @@ fn row(mode: &str, p99_us: f64, cpu_pct: f64) -> Predicted {
         way_p99_us: 20.0,
         p99_range_us: None,
         cpu_range_pct: None,
+        work_pct: Vec::new(),
         by_seed: vec![one],
     }
 }
@@ -190,6 +191,23 @@ fn a_mode_that_chance_may_make_the_choice_is_run_again() {
     assert_eq!(of(Some(1000.0), None, &rows, &peak), "base defer200");
     peak[1].achieved_rps = 900.0;
     assert_eq!(of(Some(1000.0), None, &rows, &peak), "base");
+}
+
+#[test]
+fn who_may_be_chosen_between_two_figures_each() {
+    let goal = Goal { p99_us: Some(200.0), cpu_pct: None };
+    // suspend20 is the cheapest that keeps it: nothing is open while all is known.
+    assert_eq!(may_be_chosen_between(&goal, (&rows(), &[]), (&rows(), &[])), [2]);
+    // defer200 may keep it, fullbusy is dearer at its best.
+    let mut best = rows();
+    (best[1].p99_us, best[3].p99_us) = (190.0, 20.0);
+    assert_eq!(may_be_chosen_between(&goal, (&best, &[]), (&rows(), &[])), [1, 2]);
+    // At the peak it does not.
+    assert_eq!(may_be_chosen_between(&goal, (&best, &rows()), (&rows(), &rows())), [2]);
+    // If suspend20 may not, fullbusy may be the one.
+    let mut worst = rows();
+    worst[2].p99_us = 210.0;
+    assert_eq!(may_be_chosen_between(&goal, (&best, &[]), (&worst, &[])), [1, 2, 3]);
 }
 
 /// What is chosen from all runs of all modes is chosen without the runs of modes that cannot be.

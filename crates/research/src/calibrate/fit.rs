@@ -193,6 +193,6 @@ impl Fitter<'_> {
 }
 
 fn observed(row: &Observed, workload: &Workload, run: &ServerRun) -> Observed {
-    let Ran { achieved_rps, p50_us, p99_us, cpu_pct } = Ran::of(run.queues(), workload.queues);
+    let Ran { achieved_rps, p50_us, p99_us, cpu_pct, .. } = Ran::of(run.queues(), workload.queues);
     Observed { mode: row.mode, load: row.load, achieved_rps, p50_us, p99_us, cpu_pct, tail_counts: true }
 }

@@ -61,6 +61,7 @@ fn as_predicted(row: &Observed, load_rps: u64) -> Predicted {
         way_p99_us: 0.0,
         p99_range_us: None,
         cpu_range_pct: None,
+        work_pct: Vec::new(),
         by_seed: vec![one],
     }
 }

@@ -102,7 +102,7 @@ Of `udp-stream-stays`: with two locks hardly a call of the document takes less t
 | order of the modes by p99 at 200K, 400K, 800K, 1000K | 0.9 | 0.96, 0.82, 0.82, 0.87 |
 | by cycles per query | 0.9 | 0.96, 0.96, 0.82, 0.87 |
 | `tcp-rr`, rows that nothing was fitted to: median, 90 of 100 | 10, 30 % | 11, 70 % |
-| CPU time of an answer of `napier advise` with `--peak` | 5 s | 9.3 s ([0176](decisions/0176-what-cannot-be-chosen-is-run-once.md)) |
+| CPU time of an answer of `napier advise` with `--peak` | 5 s | one queue 2.8 s, eight queues 6.2 s ([0178](decisions/0178-a-step-alone-does-not-go-by-the-executor.md)) |
 | events per second of the machine beside ns-3 | 1.0 | 0.69, measured before the machine was as it is ([simulator-speed.md](simulator-speed.md)) |
 
 ## What is missing

@@ -48,8 +48,6 @@ impl JudgedRow {
         let pair = |name| pairs.iter().find(|(known, ..)| *known == name).map(|(_, was, is)| (*was, *is));
         let ((qps_was, qps), (p99_was, p99_us), (cpu_was, cpu_pct)) = (pair("qps")?, pair("p99_us")?, pair("cpu_pct")?);
         let working_pct = cpu_pct - cell.figure("cpu_spin_pct")?;
-        let off = known.off(cell.mode.mode, working_pct).unwrap_or_default();
-        let range = |of: f64, span: Option<(f64, f64)>| span.map(|(low, high)| (of * low, of * high));
         let keeps_up = |qps: f64| qps >= rate_rps as f64 * KEEPS_UP;
         let predicted = Predicted {
             mode: cell.mode.mode,
@@ -66,10 +64,12 @@ impl JudgedRow {
             lost_per_s: 0.0,
             server_p99_us: p99_us,
             way_p99_us: 0.0,
-            p99_range_us: range(p99_us, off.p99),
-            cpu_range_pct: range(cpu_pct, off.cpu).map(|(low, high)| (low, high.min(cpu_pct.max(100.0)))),
+            p99_range_us: None,
+            cpu_range_pct: None,
+            work_pct: Vec::new(),
             by_seed: Vec::new(),
         };
+        let predicted = predicted.within(known);
         Some(Self { predicted, p99_us: p99_was, cpu_pct: cpu_was, sustained: keeps_up(qps_was) })
     }
 

@@ -1,7 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::machine::run;
+use crate::machine::{STEP_BY_STEP, run};
 use napier_scenario::Action;
 
 #[test]
@@ -14,6 +14,18 @@ fn a_seed_is_a_run() {
         assert_eq!(one.coverage, run_seed(seed).coverage, "a log changes nothing");
     }
     assert_ne!(scenario(1).timeline, scenario(2).timeline);
+}
+
+/// Steps in which nothing else can happen do not go by the executor, and nothing shows it.
+#[test]
+fn what_is_spent_at_once_is_what_the_executor_spends() {
+    for seed in 0..60 {
+        let at_once = run(&scenario(seed));
+        STEP_BY_STEP.set(true);
+        let step_by_step = run(&scenario(seed));
+        STEP_BY_STEP.set(false);
+        assert_eq!(at_once, step_by_step, "seed {seed}");
+    }
 }
 
 #[test]

@@ -65,7 +65,8 @@ impl Exec {
         }
     }
 
-    /// Lets the CPU go on until its topmost context spends time that something else may fall into.
+    /// Lets the CPU go on until its topmost context spends time that something else may fall into. What a context spends in between does not
+    /// come here (`World::spends_at_once`), which has to do then what is done here.
     fn run_cpu(&mut self, cpu: usize) {
         loop {
             let id = {

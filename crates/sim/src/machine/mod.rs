@@ -73,7 +73,7 @@ pub mod story {
 
 use napier_core::time::Instant;
 
-pub use cpu::work::{Account, Class, Disturbance, Work, WorkCosts};
+pub use cpu::work::{Account, Class, Disturbance, Work, WorkCosts, WorkTimes};
 pub use dev::tune::{TUNERS, TunedPoll, Tuner, TunerKind};
 pub use peers::arrivals::Shape;
 pub use peers::clients::{Clients, RTO_MIN};
@@ -81,6 +81,8 @@ pub use peers::recorded::RecordedArrivals;
 pub use runs::{bulk, figures, rpc, smp, trace};
 pub use sim::coverage::{Coverage, Decision};
 pub use sim::plant::{Options, Plant};
+#[cfg(test)]
+pub(crate) use world::STEP_BY_STEP;
 
 use napier_scenario::{Scenario, Seen};
 

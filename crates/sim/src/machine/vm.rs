@@ -34,6 +34,7 @@ impl Vm {
         Rc::new(Self { xmit, world: RefCell::new(world), request: Cell::new(None) })
     }
 
+    #[inline]
     pub(crate) fn w(&self) -> RefMut<'_, World> {
         self.world.borrow_mut()
     }
@@ -77,7 +78,7 @@ impl K {
     }
 
     fn ask(&self, request: CtxRequest) -> Ask<'_> {
-        Ask { vm: &self.vm, request: Some(request) }
+        Ask { vm: &self.vm, me: self.me, request: Some(request) }
     }
 
     /// Spends CPU time.
@@ -170,6 +171,7 @@ impl K {
 /// Waits until the machine has done what was asked.
 pub(crate) struct Ask<'a> {
     vm: &'a Vm,
+    me: CtxId,
     request: Option<CtxRequest>,
 }
 
@@ -181,6 +183,8 @@ impl Future for Ask<'_> {
         match self.request.take() {
             // Polled again only when it has been done.
             None => Poll::Ready(()),
+            // The way up to the executor and down again takes longer than most of the steps in between.
+            Some(CtxRequest::Spend(ns)) if self.vm.w().spends_at_once(self.me, ns) => Poll::Ready(()),
             request => {
                 self.vm.request.set(request);
                 Poll::Pending

@@ -18,6 +18,12 @@ use crate::machine::tx::Outbound;
 use napier_rng::load::Load;
 use napier_scenario::{Call, Machine, Step};
 
+#[cfg(test)]
+thread_local! {
+    /// Every step is the executor's: what comes out has to be the same.
+    pub(crate) static STEP_BY_STEP: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// An application thread's calls that are not done.
 #[derive(Default)]
 pub(crate) struct Inbox {
@@ -77,6 +83,27 @@ impl World {
             let ctx = self.inboxes[thread].ctx;
             self.wake(ctx);
         }
+    }
+
+    /// The context that runs spends time, as the executor would have it: true if nothing else comes in between, so that it goes on at once.
+    #[inline]
+    pub(crate) fn spends_at_once(&mut self, id: CtxId, ns: u64) -> bool {
+        #[cfg(test)]
+        if STEP_BY_STEP.get() {
+            return false;
+        }
+        let Some(cpu) = self.on_cpu else { return false };
+        let end = self.now + Span::from_ns(ns);
+        if self.steps >= self.steps_max || !self.is_alone_until(end) || !self.stays(cpu, id) {
+            return false;
+        }
+        self.check_dirty();
+        if self.is_over() {
+            return false;
+        }
+        self.count_step();
+        self.had(cpu, id, end);
+        true
     }
 
     /// Carries an event out; the CPU that must look again.

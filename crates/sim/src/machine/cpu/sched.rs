@@ -128,6 +128,24 @@ impl Cpus {
         self.switch(cpu)
     }
 
+    /// [`Self::pick`] would choose this context again, which runs, and do nothing else.
+    #[inline]
+    pub(crate) fn stays(&self, cpu: usize, id: CtxId) -> bool {
+        let c = &self.cpus[cpu];
+        if c.stopped_until > self.now {
+            return false;
+        }
+        if c.hard_active || !c.hard_queue.is_empty() {
+            return c.hard_active && id == c.hard;
+        }
+        if c.soft_active {
+            return id == c.soft;
+        }
+        let ctx = &self.ctxs[id];
+        let pinned = ctx.preempt_off > 0 || ctx.bh_off > 0;
+        c.current == Some(id) && !self.is_frozen(id) && (pinned || !c.need_resched)
+    }
+
     /// Chooses the next thread.
     fn switch(&mut self, cpu: usize) -> Option<CtxId> {
         self.cpus[cpu].need_resched = false;
@@ -221,6 +239,8 @@ impl Cpus {
         let generation = self.ctxs[id].wake_gen;
         let span = self.costs.get(Work::Wake);
         let delay = Span::from_ns(self.jittered(span));
+        let cpu = self.ctxs[id].cpu.get();
+        self.cpus[cpu].speed.works.add(Work::Wake, delay.ns);
         let at = Deadline::after(self.now, delay);
         self.push(at, Ev::Wake { ctx: id, generation });
     }

@@ -16,15 +16,27 @@ impl Cpus {
             return true;
         }
         let end = Instant::from_ns(self.now.ns + remaining);
-        if end < self.next_event_at() && end <= self.horizon {
-            self.ran(cpu, id, self.now, end);
-            self.now = end;
+        if self.is_alone_until(end) {
             self.ctxs[id].remaining = 0;
-            self.ctxs[id].vruntime += remaining;
+            self.had(cpu, id, end);
             return true;
         }
         self.set_top(cpu, id, end);
         false
+    }
+
+    /// Nothing else can happen until then, or then.
+    #[inline]
+    pub(crate) fn is_alone_until(&self, end: Instant) -> bool {
+        end < self.next_event_at() && end <= self.horizon
+    }
+
+    /// A context has had its CPU until `end`, which is now.
+    #[inline]
+    pub(crate) fn had(&mut self, cpu: usize, id: usize, end: Instant) {
+        self.ran(cpu, id, self.now, end);
+        self.ctxs[id].vruntime += end.ns - self.now.ns;
+        self.now = end;
     }
 
     pub(crate) fn answer(&mut self, cpu: usize, id: usize, request: CtxRequest) {

@@ -94,6 +94,33 @@ impl WorkCosts {
     }
 }
 
+/// How long each kind of work took at the CPU's full speed, in all; of waking how long it took until threads could run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct WorkTimes([u64; KINDS]);
+
+impl WorkTimes {
+    /// What a kind took.
+    #[must_use]
+    pub const fn get(&self, work: Work) -> Span {
+        Span::from_ns(self.0[work as usize])
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, work: Work, ns: u64) {
+        self.0[work as usize] += ns;
+    }
+
+    /// Both together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|work| self.0[work] + other.0[work]))
+    }
+
+    /// What came after `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|work| self.0[work] - before.0[work]))
+    }
+}
+
 impl From<&Costs> for WorkCosts {
     fn from(costs: &Costs) -> Self {
         let mut all = Self::NONE;
@@ -241,6 +268,7 @@ pub(crate) struct Speed {
     idle_since: Option<Instant>,
     mean_idle_ns: u64,
     pub(crate) account: Account,
+    pub(crate) works: WorkTimes,
     /// What was charged last, by interrupts, softirqs and threads.
     last: [Option<Charged>; 3],
 }
@@ -277,10 +305,12 @@ impl Speed {
 
     /// How long work takes that takes `ns` undisturbed, accounted for.
     /// `shared_pct`: by how much the other hyper-thread of the core slows it down.
+    #[inline]
     pub(crate) fn charge(&mut self, level: Level, work: Work, ns: u64, slower: Disturbance, shared_pct: u64) -> u64 {
         let slow = ns.min(self.disturbed_ns);
         self.disturbed_ns -= slow;
         let undisturbed_ns = ns;
+        self.works.add(work, ns);
         let ns = ns + (slow * u64::from(slower.slower_pct) + ns * shared_pct) / 100;
         let class = match (level, work) {
             (_, Work::IdleExit | Work::DeepIdleExit) => {
@@ -298,7 +328,7 @@ impl Speed {
         };
         let (unseen_ns, left_ns) = if level == Level::Task { (0, 0) } else { (ns.min(self.unseen_ns), self.unseen_ns) };
         self.unseen_ns = left_ns - unseen_ns;
-        let undisturbed_unseen_ns = undisturbed_ns * unseen_ns / ns.max(1);
+        let undisturbed_unseen_ns = if unseen_ns == 0 { 0 } else { undisturbed_ns * unseen_ns / ns };
         self.account.add(Class::Unseen, unseen_ns, undisturbed_unseen_ns);
         self.account.add(class, ns - unseen_ns, undisturbed_ns - undisturbed_unseen_ns);
         self.last[level as usize] = Some(Charged { class, seen_ns: ns - unseen_ns, unseen_ns });

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use napier_core::time::{Instant, Span};
 
-use crate::machine::cpu::work::{Account, WorkCosts};
+use crate::machine::cpu::work::{Account, WorkCosts, WorkTimes};
 use crate::machine::exec::{Code, Exec};
 use crate::machine::laws::LawsLook;
 use crate::machine::setup;
@@ -58,6 +58,8 @@ pub struct Figures {
     pub program: Account,
     /// And that of those that are for polling alone.
     pub polling: Account,
+    /// What each kind of work took the CPUs that are measured.
+    pub works: WorkTimes,
     /// CPUs.
     pub cores: u16,
     /// Interrupts of the queues.
@@ -220,6 +222,7 @@ fn counted(w: &World, of: &impl Staged) -> Figures {
             CpuUse::Beside => continue,
         };
         *sum = sum.and(&w.spent(cpu));
+        counted.works = counted.works.and(&w.cpus[cpu].speed.works);
     }
     for napi in w.napis.iter().skip(of.first_napi()) {
         counted.interrupts += napi.interrupts;
@@ -263,6 +266,7 @@ impl Figures {
             account: program.and(&polling),
             program,
             polling,
+            works: self.works.since(&before.works),
             interrupts: self.interrupts - before.interrupts,
             polls: self.polls - before.polls,
             empty_polls: self.empty_polls - before.empty_polls,

@@ -192,6 +192,7 @@ impl Sim {
     }
 
     /// Counts a step; too many at one instant are a loop without an end.
+    #[inline]
     pub(crate) fn count_step(&mut self) {
         self.steps += 1;
         if self.now != self.instant.0 {
@@ -202,6 +203,7 @@ impl Sim {
     }
 
     /// Something is broken, or the run took too many steps.
+    #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.broken.is_some() || self.steps > self.steps_max
     }
