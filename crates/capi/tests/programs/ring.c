@@ -96,13 +96,24 @@ int main(void)
 	check(napier_epoll_ctl(context, EPOLL_CTL_ADD, server, &event), "epoll_ctl");
 	int descriptor = check(napier_epoll_fd(context), "epoll_fd");
 	for (int round = 0; round < 3; round++) {
-		require(napier_epoll_wait(context, &event, 1, NAPIER_OUTSIDE) == 0, "there is nothing");
-		ask(descriptor);
-		require(told(0) == -1, "nothing is told while there is nothing");
+		/* A thread that was stopped while it told of the last datagram tells once more, in vain. */
+		int tries = 0;
+		do {
+			usleep(tries ? 1000 : 0);
+			require(napier_epoll_wait(context, &event, 1, NAPIER_OUTSIDE) == 0, "there is nothing");
+			ask(descriptor);
+		} while (told(0) != -1 && ++tries < 20000);
+		require(tries < 20000, "nothing is told while there is nothing");
 		check(napier_send(client, "x", 1, 0), "send");
-		require(told(1) == POLLIN, "a datagram is told");
+		int found;
+		do {
+			require(told(1) == POLLIN, "a datagram is told");
+			found = check(napier_epoll_wait(context, &event, 1, NAPIER_OUTSIDE), "wait");
+			if (found == 0)
+				ask(descriptor);
+		} while (found == 0);
 		char byte;
-		require(napier_epoll_wait(context, &event, 1, 0) == 1 && napier_recv(server, &byte, 1, 0) == 1, "it is there");
+		require(napier_recv(server, &byte, 1, 0) == 1, "it is there");
 	}
 	return check(napier_engine_stop(engine), "stop");
 }
