@@ -147,23 +147,15 @@ mod tests {
 
     use napier_core::time::Span;
 
-    use super::super::Workload;
     use super::super::predict::AtRate;
+    use super::super::tests::small;
     use super::*;
     use crate::machines::{MachineFile, server_named};
     use crate::modes::Mode;
 
     fn row(machine: &MachineFile, mode: &str) -> Predicted {
-        let (rate_rps, stop) = (50_000, AtomicBool::new(false));
-        let workload = Workload {
-            rate_rps,
-            peak_rps: None,
-            queues: 1,
-            connections: 64,
-            cpus: 1,
-            service: "2us".parse().ok(),
-            recorded: None,
-        };
+        let ((workload, _), stop) = (small(), AtomicBool::new(false));
+        let rate_rps = workload.rate_rps;
         let at = AtRate { machine, workload: &workload, rate_rps, jobs: 1, stop: &stop, progress: &|_, _| () };
         let mode = Mode::parse(mode).expect("a mode");
         let runs = at.run(&[mode], 1..=1).expect("no rule breaks");

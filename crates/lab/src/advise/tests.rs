@@ -231,7 +231,7 @@ fn runs_that_change_nothing_are_not_made() {
     assert_eq!(all[2].by_seed[0], advice.rows[2].by_seed[0], "the run that it has is the first");
 }
 
-fn small() -> (Workload, Effort) {
+pub(super) fn small() -> (Workload, Effort) {
     let workload = Workload {
         rate_rps: 50_000,
         peak_rps: None,
