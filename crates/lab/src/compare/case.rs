@@ -74,13 +74,13 @@ pub(crate) fn run_case(
     Ok(result)
 }
 
-/// Answers that fall in the time for which polls are counted, so that none of them says something.
-const COUNTED_MIN: f64 = 20.0;
+/// Packets that come in the time for which polls are counted, so that none of them says something.
+const CAME_MIN: u64 = 20;
 
-/// Whether polls of so many answers would have been seen in the time for which they were counted: on a machine that is very slow nothing may come then.
-#[expect(clippy::cast_precision_loss, reason = "a rate")]
-fn would_show(answered: u64, seconds: f64, counted_seconds: f64) -> bool {
-    answered as f64 * counted_seconds >= COUNTED_MIN * seconds
+/// Whether packets came while polls were counted, and none was seen. How many came in the rest of a run does not matter: on a
+/// machine that is very slow they come unevenly.
+fn is_not_polled(counted: &counters::Counted) -> bool {
+    counted.polls == 0 && counted.came.is_some_and(|came| came >= CAME_MIN)
 }
 
 /// Fails if requests did not come the way that the modes are about: all figures would be those of something else.
@@ -92,11 +92,8 @@ fn check_way(result: &CaseResult) -> anyhow::Result<()> {
         "{answered} requests were answered, but only {packets} packets came over the interface: the client reaches the server \
          another way (see `ip route get` there)"
     );
-    let in_vain =
-        |counted: counters::Counted| counted.polls == 0 && would_show(answered, result.seconds, counted.seconds);
-    let is_polled = !result.counted.is_some_and(in_vain);
     ensure!(
-        is_polled || answered == 0,
+        !result.counted.as_ref().is_some_and(is_not_polled),
         "{answered} requests were answered, and no NAPI instance of the interface polled: a veth has its packets polled only if the \
          other end does not segment by itself (there: ethtool -K IF tso off)"
     );
@@ -175,6 +172,7 @@ impl Bench<'_> {
         let meter = Meter { workload: self.workload, cpus: self.cpus, ends: &self.ends };
         let mut edges: Vec<anyhow::Result<Snapshot>> = Vec::with_capacity(2);
         let on_edge = &mut |_| edges.push(meter.snapshot());
+        let packets = || Some(self.ends.arrived().ok()??.packets);
         let (started, go) = channel();
         // Datagrams tell nobody that the server is gone.
         let (over, stop) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -183,7 +181,7 @@ impl Bench<'_> {
             watched.map(|served| scope.spawn(|| served.watch(&over, interrupted, &stop)));
             let counting = counters.cloned().map(|counters| {
                 scope.spawn(move || match go.recv() {
-                    Ok(()) => counters.lock().expect("no thread panics with them").count(),
+                    Ok(()) => counters.lock().expect("no thread panics with them").count(packets),
                     // The load did not begin.
                     Err(_) => Ok(()),
                 })
@@ -213,8 +211,9 @@ mod tests {
 
     #[test]
     fn no_polls_say_nothing_where_hardly_anything_came() {
-        // 150 ms are counted of a second.
-        assert!(would_show(20_000, 1.0, 0.15) && would_show(134, 1.0, 0.15));
-        assert!(!would_show(78, 1.0, 0.15) && !would_show(97, 1.0, 0.15), "an emulated machine");
+        let counted = |polls, came| counters::Counted { polls, came, ..counters::Counted::default() };
+        assert!(is_not_polled(&counted(0, Some(20))) && is_not_polled(&counted(0, Some(3000))));
+        assert!(!is_not_polled(&counted(0, Some(19))), "an emulated machine");
+        assert!(!is_not_polled(&counted(1, Some(3000))) && !is_not_polled(&counted(0, None)));
     }
 }

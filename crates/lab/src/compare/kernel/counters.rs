@@ -29,6 +29,8 @@ pub(crate) struct InstanceCounters {
     device: String,
     /// How long was counted last.
     counted: Duration,
+    /// The packets that came meanwhile.
+    came: Option<u64>,
     polls: Tracer,
     timers: Tracer,
 }
@@ -48,6 +50,8 @@ pub(crate) struct Counted {
     pub(crate) timers: u64,
     /// Within so many seconds.
     pub(crate) seconds: f64,
+    /// Packets that came over the interface within them; `None` where they are not counted.
+    pub(crate) came: Option<u64>,
 }
 
 impl InstanceCounters {
@@ -57,7 +61,7 @@ impl InstanceCounters {
     /// What tracefs refuses.
     pub(crate) fn new(device: &str) -> Result<Self, TraceError> {
         let (device, counted) = (device.to_owned(), Duration::ZERO);
-        let mut counters = Self { device, counted, polls: Tracer::new()?, timers: Tracer::new()? };
+        let mut counters = Self { device, counted, came: None, polls: Tracer::new()?, timers: Tracer::new()? };
         counters.polls.buffer(POLLS_KIB)?;
         counters.timers.buffer(TIMERS_KIB)?;
         // Whether all of it is there shows now, not in the first run.
@@ -83,14 +87,18 @@ impl InstanceCounters {
         self.timers.stop()
     }
 
-    /// Counts for a while what happens from now on; takes [`LASTS`] with what belongs to it.
-    pub(crate) fn count(&mut self) -> Result<(), TraceError> {
+    /// Counts for a while what happens from now on; takes [`LASTS`] with what belongs to it. `packets` tells how many have
+    /// come so far.
+    pub(crate) fn count(&mut self, packets: impl Fn() -> Option<u64>) -> Result<(), TraceError> {
         self.begin()?;
         std::thread::sleep(SETTLE);
         let begun = Instant::now();
         self.polls.keep(true)?;
         self.timers.keep(true)?;
+        // Within the time in which polls are kept, or a packet could have come whose poll was not.
+        let before = packets();
         std::thread::sleep(COUNT);
+        self.came = packets().zip(before).map(|(now, before)| now.saturating_sub(before));
         self.polls.keep(false)?;
         self.timers.keep(false)?;
         self.counted = begun.elapsed();
@@ -100,7 +108,8 @@ impl InstanceCounters {
     /// What was counted last.
     pub(crate) fn read(&mut self) -> Result<Counted, TraceError> {
         let (seen, timers) = (self.polls.seen()?, self.timers.seen()?.total());
-        Ok(Counted { timers, seconds: self.counted.as_secs_f64(), ..Counted::of(seen, &self.polls.take()?) })
+        let (seconds, came) = (self.counted.as_secs_f64(), self.came);
+        Ok(Counted { timers, seconds, came, ..Counted::of(seen, &self.polls.take()?) })
     }
 }
 
@@ -123,6 +132,7 @@ impl Counted {
             work_per_poll: share(work),
             timers: 0,
             seconds: 0.0,
+            came: None,
         }
     }
 }
