@@ -122,7 +122,7 @@ impl Stand {
         args: &[&str],
     ) -> (Started, BufReader<PipeReader>) {
         let mut command = Command::new(python());
-        command.args(["-u", script]).args(args).stderr(Stdio::null());
+        command.args(["-u", script]).args(args);
         command.envs(library.map(|library| ("LD_PRELOAD", library)));
         self.start(sends, command)
     }
