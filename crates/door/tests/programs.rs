@@ -218,8 +218,8 @@ fn whatever_a_program_calls_nothing_of_it_is_left_and_others_are_served() {
     for seed in ["1", "2", "3"] {
         assert_eq!(stand.ended(&["anything", seed]), "done True\n", "seed {seed}");
     }
-    // And one that ends in the middle.
-    let (program, _said) = stand.program(&["anything", "4"]);
+    // And one that ends in the middle, for it would go on for long.
+    let (program, _said) = stand.program(&["anything", "4", "1000000"]);
     eventually("it makes sockets", || !stand.sockets().is_empty());
     drop(program);
     eventually("nothing is left", || stand.sockets().is_empty());

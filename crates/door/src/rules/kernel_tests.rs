@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{
@@ -41,6 +42,9 @@ impl Places {
         // One may wait (`include/net/sock.h sk_acceptq_is_full`).
         listen(&full, 0).expect("it listens");
         let waits = TcpStream::connect(address_of(&full)).expect("connected");
+        // It is full when the last segment of that handshake has come, which may be later.
+        let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&full, PollFlags::IN)], Some(&patience)), Ok(1), "one waits there");
         Self { open: TcpListener::bind(any).expect("bound"), full, _waits: waits }
     }
 }
