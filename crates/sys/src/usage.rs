@@ -43,7 +43,10 @@ mod tests {
             }
         };
         assert!(used >= Duration::from_millis(5), "{used:?} of CPU time within {:?}", begun.elapsed());
-        let other = std::thread::spawn(thread_usage).join().expect("it does not panic");
-        assert!(other.user + other.system < used + before.user + before.system, "threads are counted apart");
+        // A host may take the processor away from one that has just begun, and the system books that as its time.
+        napier_testkit::eventually("threads are counted apart", || {
+            let other = std::thread::spawn(thread_usage).join().expect("it does not panic");
+            other.user + other.system < used + before.user + before.system
+        });
     }
 }
