@@ -92,6 +92,27 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     assert_eq!(refusal.why, "the engine has no counter drops.disabled");
 }
 
+/// The difference that a run shows, if it does not pass: of the first run whose difference `is_wanted`, or of the slowest. A thread that had no processor
+/// in between makes its calls late, in another order.
+fn difference(scenario: &Scenario, after_last: Span, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
+    let mut found = None;
+    for times in [1, 4, 16] {
+        let slow = scenario.stretched(times);
+        let after_last = Span::from_ns(after_last.ns * u64::from(times));
+        let observed = RealEngine { after_last }.run(&slow).expect("it can be run");
+        let Judgement::Fail(seen) = judge(&slow, Clock::Real, &observed.events, &observed.counters) else {
+            return None;
+        };
+        let text = seen.render(120);
+        let is_over = is_wanted(&text);
+        found = Some(text);
+        if is_over {
+            break;
+        }
+    }
+    found
+}
+
 /// A device that sends, with `device` in its table, and these steps.
 fn sending(device: &str, steps: &str, expect: &str) -> Scenario {
     parse(&format!(
@@ -163,7 +184,7 @@ fn what_a_sender_wrongly_expects_is_seen() {
                   { xmit = \"a\", code = CODE },\n{ transmit = \"eth0/tx-0\", flow = FLOW },\n\
                   { xmit = \"a\", code = 0 },\n]\n[expect.counters]\n\"eth0/tx-0.dropped\" = DROPPED\n";
     let device = "qdisc = \"fq\"\nqdisc-options = { flow_limit = 2, horizon = \"3600s\" }";
-    let run = |wrong: Option<(&str, &str)>| {
+    let run = |wrong: Option<(&str, &str)>, shown: &str| {
         let right = [("QLEN", "2"), ("WHY", "qdisc_flow_limit"), ("CODE", "1"), ("FLOW", "7"), ("DROPPED", "1")];
         let (mut steps, mut expect) = (steps.to_owned(), expect.to_owned());
         for (name, value) in wrong.into_iter().chain(right) {
@@ -172,10 +193,9 @@ fn what_a_sender_wrongly_expects_is_seen() {
         let mut scenario = sending(device, &steps, &expect);
         scenario.expect.settle = Span::from_secs(1);
         scenario.expect.tolerance.engine = Span::from_secs(60);
-        let observed = RealEngine { after_last: Span::from_ms(300) }.run(&scenario).expect("it can be run");
-        judge(&scenario, Clock::Real, &observed.events, &observed.counters)
+        difference(&scenario, Span::from_ms(300), |text| wrong.is_some() && text.contains(shown))
     };
-    assert!(matches!(run(None), Judgement::Pass));
+    assert_eq!(run(None, ""), None);
     for (wrong, shown) in [
         (("QLEN", "3"), "expected qlen = 3 and found qlen = 2"),
         (("WHY", "qdisc_overlimit"), "qdisc_overlimit"),
@@ -183,8 +203,7 @@ fn what_a_sender_wrongly_expects_is_seen() {
         (("FLOW", "8"), "flow=7"),
         (("DROPPED", "0"), "eth0/tx-0.dropped"),
     ] {
-        let Judgement::Fail(difference) = run(Some(wrong)) else { panic!("{wrong:?} must not pass") };
-        let text = difference.render(120);
+        let text = run(Some(wrong), shown).unwrap_or_else(|| panic!("{wrong:?} must not pass"));
         assert!(text.contains(shown), "{text}");
     }
 }
@@ -197,11 +216,8 @@ fn a_wrong_expectation_and_a_wrong_check_are_seen() {
                 [expect]\nwatch = [\"poll\"]\nevents = [{ poll = \"eth0/0\", work = 2 }]\n";
     let mut scenario = parse(text);
     scenario.expect.tolerance.engine = Span::from_secs(60);
-    let observed = RealEngine::default().run(&scenario).expect("it can be run");
-    let Judgement::Fail(difference) = judge(&scenario, Clock::Real, &observed.events, &observed.counters) else {
-        panic!("it must not pass")
-    };
-    let shown = difference.render(120);
-    assert!(shown.contains("expected queued = 2 and found queued = 1"), "{shown}");
-    assert!(shown.contains("work=2") && shown.contains("work=1"), "{shown}");
+    let wanted = ["expected queued = 2 and found queued = 1", "work=2", "work=1"];
+    let has_all = |text: &str| wanted.iter().all(|word| text.contains(word));
+    let shown = difference(&scenario, AFTER_LAST, has_all).expect("it must not pass");
+    assert!(has_all(&shown), "{shown}");
 }
