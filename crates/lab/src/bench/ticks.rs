@@ -24,12 +24,13 @@ pub(super) struct TickClock {
 impl TickClock {
     /// Finds out how fast the counter runs; takes 50 ms.
     pub(super) fn calibrate() -> Self {
-        let (from, from_ticks) = (Instant::now(), ticks());
+        let (from, from_ticks) = both();
         while from.elapsed() < CALIBRATION {
             std::hint::spin_loop();
         }
-        let passed_ticks = ticks() - from_ticks;
-        let scale = (from.elapsed().as_nanos() << 32) / u128::from(passed_ticks.max(1));
+        let (to, to_ticks) = both();
+        let passed_ticks = to_ticks - from_ticks;
+        let scale = (to.duration_since(from).as_nanos() << 32) / u128::from(passed_ticks.max(1));
         Self { scale: scale.try_into().expect("a tick is shorter than 4 s") }
     }
 
@@ -55,6 +56,17 @@ impl TickClock {
         empty.sort_unstable();
         self.ns(empty[READINGS / 2])
     }
+}
+
+/// Clock and counter at one moment: of some tries the one that took least, for the thread may lose its processor between the two.
+fn both() -> (Instant, u64) {
+    const TRIES: usize = 16;
+    let one = |_| {
+        let (clock, counter) = (Instant::now(), ticks());
+        (clock.elapsed(), clock, counter)
+    };
+    let (_, clock, counter) = (0..TRIES).map(one).min_by_key(|(took, ..)| *took).expect("some");
+    (clock, counter)
 }
 
 #[cfg(test)]
