@@ -24,8 +24,11 @@ use super::ledger::Losses;
 use super::probe::{source, take};
 use super::server::Server;
 
-/// Longest wait for an answer, and for the last packet to arrive or to be counted.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for an answer, and for the last packet to arrive or to be counted: longer than some threads, one after the other, have no processor. A
+/// stall lasts, for it is quiet.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
+/// How long the workers of a round do not read.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Length of the run that finds out what full load is.
 const CALIBRATION: Duration = Duration::from_millis(60);
 /// Longest traffic of a round; the disturber ends it sooner unless a thread is to be stopped: as in the kernel, that
@@ -102,7 +105,7 @@ impl Act<'_> {
             // The table may be another one since the last round.
             self.client.wire.flows[flow].port = queue_of(self.pair, source(flow));
         }
-        let pause = (number == 2).then_some(PATIENCE);
+        let pause = (number == 2).then_some(PAUSE);
         let overload = pause.is_none() && below(&mut self.rng, 6) == 0;
         // Often only a few, for the next disturbance may mend what one has broken.
         let most = if overload || below(&mut self.rng, 2) == 0 { 3 } else { 30 };

@@ -4,8 +4,8 @@
 //! quiet, and what must hold is checked:
 //!
 //! * every request that was sent has been answered or is in a counter that names the place of its loss;
-//! * a request on every flow is answered within a second, without any help from another packet; one of an act may be asked
-//!   again, if its loss was counted;
+//! * a request on every flow is answered within four seconds, without any help from another packet; a few of an act may be
+//!   asked again, if their loss was counted;
 //! * the server's end has no frame outside of its pools and rings.
 //!
 //! A few rounds make an act, which has an engine, a link and a server of its own and ends with all of them stopped and

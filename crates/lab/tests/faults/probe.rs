@@ -12,7 +12,7 @@ use super::act::{Act, PATIENCE};
 use super::ledger::Losses;
 
 /// Requests of an act that may be asked again, each after its loss was counted.
-const REPEATS_MAX: u64 = 1;
+const REPEATS_MAX: u64 = 3;
 /// Time between two looks at what was lost.
 const LOSS_LOOK: Duration = Duration::from_millis(5);
 const FRAME_BYTES: usize = 1514;

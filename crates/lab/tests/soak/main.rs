@@ -266,7 +266,8 @@ fn a_stop_that_nobody_announced_is_seen() {
     if child::run().is_some() {
         return;
     }
-    const LENGTH: Duration = Duration::from_millis(400);
+    // The client may have no CPU for a part of it.
+    const LENGTH: Duration = Duration::from_millis(800);
     let cell = SoakCell { over: "memif", mode: "base", pinned: false };
     let mut span = None;
     let outcome = cell.run("a_stop_that_nobody_announced_is_seen", 4, |server, _| {
@@ -282,7 +283,7 @@ fn a_stop_that_nobody_announced_is_seen() {
     let longest = outcome.judged.iter().max_by_key(silent_ns).expect("a silence was seen");
     // A request leaves at most a hundredth of a second after the answer before it, where the machine is there.
     assert!(longest.beyond_ns > judge::BEYOND_MAX_NS && longest.verdict != Blame::Fine, "{longest:?}");
-    assert!(silent_ns(&longest) > span.ns() / 2, "{longest:?}");
+    assert!(u128::from(silent_ns(&longest)) > LENGTH.as_nanos() / 4, "{longest:?}");
     let announced = Disturbance { kind: Kind::Stop { server: true }, span };
     let judged = judge(longest.silence, &[announced], &outcome.seen);
     assert_eq!(judged.beyond_ns + silent_ns(&longest), longest.beyond_ns, "what was announced does not count");
