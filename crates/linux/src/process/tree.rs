@@ -76,8 +76,10 @@ mod tests {
     fn a_child_is_found_either_way() {
         let mut child = std::process::Command::new("sleep").arg("20").spawn().expect("sleep is there");
         let own = std::process::id();
-        assert!(descendants(own).contains(&child.id()));
-        assert!(by_parent().get(&own).is_some_and(|children| children.contains(&child.id())));
+        // A list that is read while a thread of another test ends may lack one.
+        napier_testkit::eventually("it is found", || descendants(own).contains(&child.id()));
+        let by_parent = || by_parent().get(&own).is_some_and(|children| children.contains(&child.id()));
+        napier_testkit::eventually("it is found by its parent", by_parent);
         child.kill().and_then(|()| child.wait()).expect("it ends");
     }
 }
