@@ -25,8 +25,8 @@ pub(crate) struct Asked {
 
 /// Without an answer for so long, a thread counts as one that hangs in a close.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// So often, when there is nothing more to begin: the program has set the time of its close in between. 2 s, for on a busy machine a thread may wait as
-/// long for a processor, and what it does not answer is as good as not there.
+/// So often, when there is nothing more to begin: the program has set the time of its close in between. 2 s, for on a busy
+/// machine a thread may wait as long for a processor, and what it does not answer is as good as not there.
 const IN_VAIN_MAX: u32 = 40;
 /// Threads that may hang at a time; with more of them nothing is copied.
 const HANDS_MAX: usize = 64;
