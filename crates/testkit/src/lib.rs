@@ -1,15 +1,15 @@
-//! What the tests of all crates share: the notice of a test that cannot run here, waiting, dice, and the walk
+//! What the tests of all crates share: the notice of a test that cannot run here, waiting, processes, dice, and the walk
 //! through all worlds that can come about. For tests only.
 
 pub mod explore;
 
 use std::fmt::{Arguments, Display};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 /// Longest time that anything may take. Only a stall takes that long, on however busy a machine.
@@ -64,6 +64,25 @@ pub fn python() -> &'static str {
         let path = told.and_then(|output| String::from_utf8(output.stdout).ok()).map(|path| path.trim().to_owned());
         path.filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".to_owned())
     })
+}
+
+/// A process that was started has all descriptors of this one until it executes its program.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Starts a process that executes its program by the time that this returns, beside tests that hold [`closing_frees`].
+///
+/// # Errors
+/// As [`Command::spawn`].
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
+/// While a test holds this a name, a queue or a program on an interface is free as soon as this process has closed it. Without, a process
+/// that another test starts may have it a little longer. Taken once by a test, which starts no process; the others of its program start theirs
+/// by [`spawn`].
+pub fn closing_frees() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Numbers that look random and are the same in every run; made from a seed.
