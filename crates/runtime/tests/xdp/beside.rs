@@ -1,10 +1,10 @@
 //! What the kernel's sockets and routers do to ours and ours to them: both families in one socket, datagrams in pieces, marks,
 //! refusals, paths with a smaller MTU.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -28,7 +28,12 @@ fn many() -> XdpConfig {
 
 /// A command in the namespace of an end.
 fn sh(netns: &Netns, line: &str) {
-    let output = netns.run(|| Command::new("sh").args(["-c", line]).output()).expect("entered").expect("sh");
+    let run = || -> io::Result<Output> {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        napier_testkit::spawn(&mut command)?.wait_with_output()
+    };
+    let output = netns.run(run).expect("entered").expect("sh");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -194,7 +199,8 @@ const FAR_V6: &str = "fd56::2";
 /// Puts two addresses behind the right end; the router forwards packets of `mtu` bytes to them at most.
 fn behind(pair: &Veth, mtu: u32) -> Behind {
     let netns = Netns::new().expect("a namespace");
-    let keeper = netns.run(|| Command::new("sleep").arg("600").spawn()).expect("entered").expect("sleep is there");
+    let sleep = || napier_testkit::spawn(Command::new("sleep").arg("600"));
+    let keeper = netns.run(sleep).expect("entered").expect("sleep is there");
     let (router, pid) = (pair.right().netns(), keeper.id());
     sh(router, &format!("ip link add near type veth peer name far netns {pid}; ip link set near up"));
     sh(
@@ -240,17 +246,18 @@ fn datagrams_are_cut_to_a_path_that_a_router_told_of() {
         socket.connect(at(far, 7)).expect("connected");
         assert_eq!(socket.mtu().expect("connected"), 1500);
         let (bytes, mut got) = (payload(1400), vec![0; 2048]);
-        let mut told = false;
-        eventually("it arrives", || {
-            // The router's word is an error of one call, and then the path is known.
+        let (mut told, mut arrived) = (false, false);
+        eventually("EMSGSIZE is told, and it arrives", || {
+            // The router's word is an error of one call, some time after the path is known.
             told |= socket.send(&bytes).is_err_and(|error| error.raw_os_error() == Some(90));
-            server.recv_from(&mut got).is_ok_and(|(len, _)| got[..len] == bytes[..])
+            arrived |= server.recv_from(&mut got).is_ok_and(|(len, _)| got[..len] == bytes[..]);
+            told && arrived
         });
-        assert!(told, "EMSGSIZE once");
         assert_eq!(socket.mtu().expect("connected"), 1280);
         socket.set_mtu_discovery(MtuDiscovery::Do).expect("set");
         assert_eq!(socket.send(&payload(1281 - head)).expect_err("too long").raw_os_error(), Some(90));
-        assert_eq!(socket.send(&payload(1280 - head)).expect("sent"), 1280 - head);
+        // More than one may have gone before the router's first word came, and it says so of each.
+        eventually("it is sent", || socket.send(&payload(1280 - head)).is_ok_and(|len| len == 1280 - head));
         // What the far end cuts comes back whole.
         let bytes = payload(1600);
         let from = socket.local_addr().expect("bound");
@@ -262,7 +269,7 @@ fn datagrams_are_cut_to_a_path_that_a_router_told_of() {
         });
     }
     let counters = xdp.ns.counters();
-    assert_eq!(counters.path_mtu_lowered, 2);
+    assert!(counters.path_mtu_lowered >= 2, "{counters}");
     assert!(counters.ip_frag_oks >= 1 && counters.ip6_frag_oks >= 1, "{counters}");
 }
 

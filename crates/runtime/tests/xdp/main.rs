@@ -1,5 +1,6 @@
 //! Devices on veth interfaces, with the kernel at the other end or another device.
 
+mod alone;
 mod beside;
 mod faults;
 mod interrupts;
