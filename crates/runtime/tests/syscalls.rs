@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{PATIENCE, PEER_V4, Pair, TESTED_V4, prefer, v4};
 use napier_runtime::control::NapiSet;
@@ -25,6 +25,10 @@ const REQUESTS: u32 = 1000;
 /// Requests that may be unanswered.
 const WINDOW: u32 = 4;
 const WORKER: &str = "worker";
+/// How long interrupts stay suspended without a sign of the program.
+const SUSPENDED: Duration = Duration::from_millis(20);
+/// What the softirq threads call at most in that time, to look after it.
+const CALLS_PER_LOOK: u32 = 10;
 /// Longest life of the traced program, in seconds.
 const LIFE_SECS: u32 = 60;
 
@@ -89,7 +93,7 @@ fn traced_program() {
     let set = NapiSet {
         defer_hard_irqs: Some(100),
         gro_flush_timeout: Some(50_000),
-        irq_suspend_timeout: Some(20_000_000),
+        irq_suspend_timeout: Some(u64::try_from(SUSPENDED.as_nanos()).expect("short")),
         ..NapiSet::default()
     };
     pair.set_all(&pair.tested, &set);
@@ -120,9 +124,10 @@ type Calls = BTreeMap<(String, u64), u32>;
 /// Follows every thread of a traced program until a stretch was without system calls.
 struct Tracer {
     leader: libc::pid_t,
-    /// `None` between stretches.
-    calls: Option<Calls>,
-    complete: Vec<Calls>,
+    /// Of a stretch, and when it began; `None` between stretches.
+    calls: Option<(Calls, Instant)>,
+    /// With how long each took.
+    complete: Vec<(Calls, Duration)>,
 }
 
 impl Tracer {
@@ -161,16 +166,16 @@ impl Tracer {
     fn entered(&mut self, pid: libc::pid_t, number: u64, argument: u64) {
         let is = |mark: Mark| number == libc::SYS_close.cast_unsigned() && argument as i32 == mark as i32;
         if is(Mark::Begin) {
-            self.calls = Some(Calls::new());
+            self.calls = Some((Calls::new(), Instant::now()));
         } else if is(Mark::Broken) {
             self.calls = None;
         } else if is(Mark::Complete) {
-            self.complete.extend(self.calls.take());
+            self.complete.extend(self.calls.take().map(|(calls, begun)| (calls, begun.elapsed())));
             if self.found() {
                 // SAFETY: the program is our own child and has not been waited for.
                 unsafe { libc::kill(self.leader, libc::SIGKILL) };
             }
-        } else if let Some(calls) = &mut self.calls {
+        } else if let Some((calls, _)) = &mut self.calls {
             let name = std::fs::read_to_string(format!("/proc/{}/task/{pid}/comm", self.leader)).unwrap_or_default();
             if name.trim() == WORKER || name.starts_with("softirq/") {
                 *calls.entry((name.trim().to_owned(), number)).or_default() += 1;
@@ -180,8 +185,15 @@ impl Tracer {
 
     /// The last stretch was what is looked for: its calls are those of timers that a busy machine let run out, and not of requests.
     fn found(&self) -> bool {
-        self.complete.last().is_some_and(|calls| calls.values().sum::<u32>() <= REQUESTS / 50)
+        let last = self.complete.last();
+        last.is_some_and(|(calls, took)| calls.values().sum::<u32>() <= calls_of_timers(*took))
     }
+}
+
+/// Calls in a stretch that took so long which need not be of requests: the longer, the more, and never as many as there are requests.
+fn calls_of_timers(took: Duration) -> u32 {
+    let looks = u32::try_from(took.as_nanos() / SUSPENDED.as_nanos()).unwrap_or(u32::MAX);
+    (REQUESTS / 50).saturating_add(looks.saturating_mul(CALLS_PER_LOOK)).min(REQUESTS / 4)
 }
 
 fn ptrace(request: libc::c_uint, pid: libc::pid_t, addr: usize, data: usize) -> std::io::Result<()> {
@@ -236,8 +248,8 @@ fn a_request_costs_no_system_call_while_suspension_holds() {
     };
     let mut tracer = Tracer { leader, calls: None, complete: Vec::new() };
     let status = tracer.follow();
-    for calls in &tracer.complete {
-        println!("{REQUESTS} requests: {calls:?}");
+    for (calls, took) in &tracer.complete {
+        println!("{REQUESTS} requests in {took:?}: {calls:?}");
     }
     assert!(tracer.found(), "no stretch whose requests cost no system call; the traced program ended with {status:#x}");
 }
