@@ -143,6 +143,7 @@ fn a_server_survives_what_a_client_writes_into_memory() {
 /// Servers that say what they should not to our client, which tries again until one is honest.
 #[test]
 fn a_client_survives_every_server() {
+    let _free = napier_testkit::closing_frees();
     let name = socket("server");
     let (listener, address) = new_socket();
     rustix::net::bind(&listener, &address(&name)).unwrap();

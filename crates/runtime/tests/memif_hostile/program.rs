@@ -15,7 +15,7 @@ impl Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["program::program", "--exact", "--nocapture"]).stdin(Stdio::null());
         command.env(ROLE, role).env(SOCKET, socket).env(SEED, seed.to_string());
-        Self(command.spawn().unwrap())
+        Self(napier_testkit::spawn(&mut command).unwrap())
     }
 }
 
