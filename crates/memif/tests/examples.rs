@@ -231,7 +231,8 @@ fn a_pair_with_dpdk_returns_all_packets() {
         }
         Err(error) => panic!("testpmd does not start: {error}"),
     };
-    let back = is_done.recv_timeout(napier_testkit::PATIENCE);
+    // Its start alone takes seconds on a busy machine.
+    let back = is_done.recv_timeout(3 * napier_testkit::PATIENCE);
     testpmd.kill().unwrap();
     testpmd.wait().unwrap();
     assert_eq!(back, Ok(Ok(COUNT)));
