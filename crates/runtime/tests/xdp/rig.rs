@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-use napier_runtime::device::{AddXdpError, DeviceHandle, EndConfig, IfAddr, XdpConfig};
+use napier_runtime::device::{AddXdpError, DeviceHandle, EndConfig, IfAddr, XdpConfig, XskError};
 use napier_runtime::engine::Engine;
 use napier_runtime::socket::{NetNs, UdpSocket};
 pub(crate) use napier_testkit::{PATIENCE, eventually};
@@ -92,6 +93,9 @@ pub(crate) fn end_in(netns: &NetNs, name: &str, addresses: &[&str]) -> EndConfig
     EndConfig { name, netns, mac: [0; 6], addresses, irq_cpus: Vec::new() }
 }
 
+/// So long at least a device waits for a queue that is busy.
+const BUSY_MIN: Duration = Duration::from_secs(1);
+
 /// A device on one end. At the end of its life every frame must be back where it belongs.
 pub(crate) struct Xdp {
     pub(crate) engine: Engine,
@@ -118,13 +122,20 @@ impl Xdp {
 
     /// A device, or a line that says why the test does not run.
     pub(crate) fn new(test: &str, end: &VethEnd, config: XdpConfig, addresses: &[&str]) -> Option<Self> {
-        match Self::try_new(end, config, addresses) {
-            Ok(device) => Some(device),
-            Err(error) if error.is_privilege() => {
+        let begun = Instant::now();
+        loop {
+            let tried = Instant::now();
+            let error = match Self::try_new(end, config.clone(), addresses) {
+                Ok(device) => return Some(device),
+                Err(error) => error,
+            };
+            if error.is_privilege() {
                 napier_testkit::skip!(test, "{error}");
-                None
+                return None;
             }
-            Err(error) => panic!("{error}"),
+            // It was waited for, but the kernel has the queue until it gets the lock of all interfaces, for which other tests wait too.
+            let is_busy = matches!(error, AddXdpError::Interface(XskError::QueueBusy { .. }));
+            assert!(is_busy && tried.elapsed() > BUSY_MIN && begun.elapsed() < PATIENCE, "{error}");
         }
     }
 
