@@ -100,6 +100,7 @@ impl Polls {
                     work_per_poll: share(napi.packets_total()),
                     timers: napi.timer_fires,
                     seconds: result.seconds,
+                    came: None,
                 }
             }
             (None, counted) => counted.filter(|counted| counted.seconds > 0.0)?,
