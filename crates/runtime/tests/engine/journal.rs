@@ -130,12 +130,19 @@ const WANTED: [&str; 36] = [
 
 #[test]
 fn a_run_is_replayed_with_the_same_decisions() {
-    let pair = Pair::on(Engine::builder().journal(ROOM), &LinkConfig::default());
+    let fresh = || Pair::on(Engine::builder().journal(ROOM), &LinkConfig::default());
+    let mut pair = fresh();
     // Mostly once. On a machine that is busy with other things a mode may pass without a packet.
     for round in 1.. {
         run(&pair);
         let journal = pair.engine.journal();
-        assert_eq!(journal.lost, 0, "more room is needed to see the whole run");
+        if journal.lost > 0 {
+            // This thread was stopped in a mode that polls all the time, and every poll is recorded. What there was room for is right.
+            replay(&journal.records).unwrap();
+            assert!(round < 10, "more room is needed to see a whole run");
+            pair = fresh();
+            continue;
+        }
         let seen = names(&journal.records);
         println!("{round}: {} records of {} bytes: {seen:#?}", journal.records.len(), size_of::<Record>());
         replay(&journal.records).unwrap();
@@ -294,11 +301,15 @@ fn deliveries_are_counted_by_socket() {
     }
     for (server, count) in servers.into_iter().zip([3, 70]) {
         stop(&server.client, server.addr, server.thread);
-        let records = pair.engine.journal().records;
-        let delivered = records.iter().map(|record| match record.event {
-            Event::Deliver { to, packets } if to == server.addr => packets,
-            _ => 0,
-        });
-        assert_eq!(delivered.sum::<u32>(), count + 1, "one more stopped it");
+        let delivered = || {
+            let records = pair.engine.journal().records;
+            let of = |record: &Record| match record.event {
+                Event::Deliver { to, packets } if to == server.addr => packets,
+                _ => 0,
+            };
+            records.iter().map(of).sum::<u32>()
+        };
+        // A poll may say so after the receiver was woken. One more stopped it.
+        eventually("all that was delivered is recorded", || delivered() == count + 1);
     }
 }

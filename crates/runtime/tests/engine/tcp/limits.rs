@@ -57,9 +57,13 @@ fn a_flood_of_syns_is_bounded() {
         }
         attacker.flush();
     }
-    eventually("the flood is over", || pair.tested_ns.counters().tcp_in_segs == 500);
-    let counters = pair.tested_ns.counters();
-    assert_eq!((counters.tcp_passive_opens, counters.tcp_embryos_evicted), (500, 484));
+    // A segment is counted before what becomes of it.
+    eventually("the flood is over", || {
+        let counters = pair.tested_ns.counters();
+        let has_been = (counters.tcp_in_segs, counters.tcp_passive_opens, counters.tcp_embryos_evicted);
+        assert!(has_been.0 <= 500 && has_been.2 <= 484, "{counters}");
+        has_been == (500, 500, 484)
+    });
     // There is room for others all the time.
     attacker.drain(usize::MAX, |_| {});
     drop(attacker);
