@@ -159,10 +159,12 @@ fn captures_come_and_go_under_traffic() {
         std::thread::scope(|scope| {
             let (pair, file, done) = (&pair, &file, &done);
             scope.spawn(move || {
-                let mut first = at == 0;
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    let config = CaptureConfig { append: !first, ..file.config() };
-                    first = false;
+                // Two at least: this thread may be stopped for as long as the traffic takes.
+                for number in 0.. {
+                    if number > 1 && done.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    let config = CaptureConfig { append: at > 0 || number > 0, ..file.config() };
                     let capture = pair.tested.capture(&config).unwrap();
                     std::thread::sleep(std::time::Duration::from_millis(2));
                     assert_eq!(capture.finish().unwrap().dropped, 0);
