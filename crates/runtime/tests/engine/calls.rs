@@ -33,6 +33,8 @@ fn a_poll_calls_who_sleeps_on_its_processor_when_it_is_over() {
     let poller = bind(3999);
     send(3999);
     eventually("its instance is known", || poller.recv(&mut [0; 64]).is_ok());
+    // A poll that goes on would take what is sent below, and nobody else could poll meanwhile.
+    eventually("its poll is over", || pair.tested.napi_stats(0).deferrals > 0);
 
     let sockets: Vec<_> = (0..SOCKETS).map(|nth| bind(4000 + nth)).collect();
     let context = EventContext::new(&pair.engine);

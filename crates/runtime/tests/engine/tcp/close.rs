@@ -158,6 +158,8 @@ fn a_dead_peer_is_noticed_by_keep_alive() {
     std::thread::sleep(Duration::from_millis(300));
     client.send(b"x").unwrap();
     assert_eq!(server.recv(&mut [0; 8]).unwrap(), 1);
+    // What is not acknowledged is sent again instead, for longer than a probe is waited for.
+    eventually("it is acknowledged", || client.info().unacknowledged == 0);
     pair.tested.set_down();
     assert_eq!(errno(client.recv(&mut [0; 8])), libc::ETIMEDOUT);
     assert_eq!(pair.peer_ns.counters().tcp_ext_tcp_abort_on_timeout, 1);
