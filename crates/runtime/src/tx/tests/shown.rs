@@ -21,7 +21,13 @@ fn figures_are_read_while_every_lock_of_the_packet_path_is_held() {
     let path = rig.from.device.tx[0].clone();
     let (answer, answered) = mpsc::channel();
     std::thread::scope(|scope| {
-        let root = path.root.0.try_enter().expect("nobody sends");
+        let mut root = None;
+        // Who has run the queue may still be on its way out.
+        napier_testkit::eventually("nobody sends", || {
+            root = path.root.0.try_enter();
+            root.is_some()
+        });
+        let root = root.expect("it was entered");
         let wire = path.claim_wire();
         let cells = rig.from.device.tx_shared.hold_senders();
         let napi = rig.from.napi(0).expect("it has one queue");
