@@ -348,10 +348,11 @@ fn members_are_taken_over_from_a_cpu_that_stopped_in_the_midst_of_deciding() {
     rig.engine.group_new("g", &[first, second], settings).unwrap();
     rig.engine.group_attach("g", rig.id(0)).unwrap();
     let group = rig.engine.inner.deliver.groups.group("g");
+    // From here on nobody else moves it.
+    let deciding = group.turn.lock().unwrap();
     let home = usize::from(rig.engine.groups()[0].members[0].cpu);
     let other = if home == first { second } else { first };
     let poller = group.poller(GroupCpu(u16::try_from(other).unwrap())).unwrap();
-    let deciding = group.turn.lock().unwrap();
     let now = instant(&poller.seen_ns);
     // As long as both come round nothing is taken from anybody, whoever is deciding.
     group.rescue(&poller, now);

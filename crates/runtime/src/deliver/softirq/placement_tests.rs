@@ -36,6 +36,7 @@ fn a_thread_that_was_let_go_comes_home() {
     assert_eq!(may_run_on(cpu), cpus[..1]);
     let now = inner.clock.now();
     assert!(cpu.let_go(inner, now));
+    // On a busy machine the engine's own watchdog lets it go once more, if it hears none of these kicks.
     eventually("it may run anywhere", || {
         cpu.kick();
         may_run_on(cpu).len() == cpus.len()
@@ -47,7 +48,7 @@ fn a_thread_that_was_let_go_comes_home() {
         cpu.kick();
         may_run_on(cpu) == cpus[..1]
     });
-    assert_eq!(cpu.stats().let_go, 2);
+    assert!(cpu.stats().let_go >= 2, "{:?}", cpu.stats());
 }
 
 /// A thread that is not pinned, or has nowhere to go, is not let go.

@@ -202,7 +202,7 @@ fn sleeping_consumer_gets_all(from: &mut QueuePair, to: &mut QueuePair, table: &
             }
             loop {
                 let mut events = Vec::with_capacity(4);
-                let patience = Timespec { tv_sec: 5, tv_nsec: 0 };
+                let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
                 epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&patience)).expect("wait");
                 assert!(!events.is_empty(), "lost interrupt at packet {next}");
                 if events.iter().any(|event| event.data.u64() == 0 || line.timer_fired()) {
