@@ -34,6 +34,26 @@ fn memif(socket: &str, role: u32) -> [c_int; 2] {
     [engine, device]
 }
 
+/// Whether a question is answered within the client's time. What is sent before the program's socket is there is refused.
+fn is_answered(client: c_int, round: u32) -> bool {
+    let is_lost = || assert!([libc::EAGAIN, libc::ECONNREFUSED].contains(&errno()), "{}", last_error());
+    if send(client, &round.to_ne_bytes()) < 0 {
+        is_lost();
+        return false;
+    }
+    let mut answer = [0; 16];
+    loop {
+        if recv(client, &mut answer, 0) != 4 {
+            is_lost();
+            return false;
+        }
+        // One that is late is of a question before.
+        if answer[..4] == round.to_ne_bytes() {
+            return true;
+        }
+    }
+}
+
 /// Asks the program so many times and checks each answer; it ends by itself after some more. Its last answers go with its link.
 fn ask(program: &Program, times: u32) {
     let socket = socket();
@@ -46,27 +66,13 @@ fn ask(program: &Program, times: u32) {
     let size = size_of::<libc::timeval>() as u32;
     // SAFETY: the value is as long as said.
     fine(unsafe { napier_setsockopt(client, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const second).cast(), size) });
-    let mut answered = 0;
-    // What is sent before its socket is there is lost.
-    for round in 0..60 + times {
-        fine(send(client, &round.to_ne_bytes()));
-        let mut answer = [0; 16];
-        loop {
-            if recv(client, &mut answer, 0) != 4 {
-                assert_eq!(errno(), libc::EAGAIN);
-                break;
-            }
-            // One that is late is of a question before.
-            if answer[..4] == round.to_ne_bytes() {
-                answered += 1;
-                break;
-            }
-        }
-        if answered == times {
-            break;
-        }
+    let (mut round, mut answered) = (0_u32, 0);
+    napier_testkit::eventually("the program has bound its socket", || is_answered(client, u32::MAX));
+    while answered < times {
+        assert!(round < 60 + times, "{answered} of {round} were answered in time");
+        answered += u32::from(is_answered(client, round));
+        round += 1;
     }
-    assert_eq!(answered, times);
     echo.until_it_ends(|| {
         send(client, b"more");
     });
