@@ -25,6 +25,22 @@ impl Drop for Memcached {
 
 impl Memcached {
     fn start(test: &str) -> Option<Self> {
+        let begun = Instant::now();
+        loop {
+            let mut memcached = Self::start_at_any_port(test)?;
+            while memcached.process.try_wait().expect("it is a child").is_none() {
+                if TcpStream::connect(("127.0.0.1", memcached.port)).is_ok() {
+                    return Some(memcached);
+                }
+                assert!(begun.elapsed() < PATIENCE, "memcached does not listen");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // Another program has taken the port meanwhile.
+            assert!(begun.elapsed() < PATIENCE, "memcached does not stay");
+        }
+    }
+
+    fn start_at_any_port(test: &str) -> Option<Self> {
         let port = TcpListener::bind("127.0.0.1:0").expect("loopback is there").local_addr().expect("bound").port();
         let process = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "root"])
@@ -35,13 +51,7 @@ impl Memcached {
             napier_testkit::skip!(test, "memcached is not installed");
             return None;
         };
-        let memcached = Self { process, port };
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "memcached does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(memcached)
+        Some(Self { process, port })
     }
 
     /// What it answers, until it has nothing more to say.
@@ -165,8 +175,11 @@ fn random_requests_are_answered_as_memcached_answers_them() {
             let input = requests.concat().into_bytes();
             (memcached.talk(&input), session(&input))
         };
-        let (theirs, ours) = answers(&requests);
-        if theirs == ours {
+        // Its seconds pass between two requests now and then, by which what is left of an item's time is one less.
+        if (0..3).any(|_| {
+            let (theirs, ours) = answers(&requests);
+            theirs == ours
+        }) {
             continue;
         }
         // Fewer requests that still differ say more.
