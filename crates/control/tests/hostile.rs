@@ -46,9 +46,13 @@ fn the_figures_come_over_the_socket() {
     let folder = Folder::new("hostile-figures");
     let (engine, _socket, path) = engine_in(&folder);
     let mut client = Client::connect(&path).expect("connected");
-    // The thread that neighbours age by begins when a device comes, in its own time.
-    let ages = |(_, labels): &Key| labels.get("name").is_some_and(|name| name == "neighbour timer");
-    napier_testkit::eventually("all threads are there", || walked(&engine).keys().any(ages));
+    // The thread that neighbours age by begins when a device comes, in its own time, and so does the watchdog's.
+    napier_testkit::eventually("all threads are there", || {
+        let now = walked(&engine);
+        let is_there =
+            |thread: &str| now.keys().any(|(_, labels)| labels.get("name").is_some_and(|name| name == thread));
+        is_there("neighbour timer") && is_there("napier-watch")
+    });
     let (before, over, after) = (walked(&engine), asked(&mut client, &[]), walked(&engine));
     assert_eq!(over.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     let counters = over.iter().filter(|((name, _), _)| {
