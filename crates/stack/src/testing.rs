@@ -1,5 +1,7 @@
 //! A fake engine and a fake device, and packets made by smoltcp.
 
+mod gate;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,6 +18,7 @@ use crate::device::{Egress, IfAddr, OnRoom, PacketClass, TxError};
 use crate::event::EventContext;
 use crate::host::{Busy, Host, HostSettings, IrqHandOver, Lifetime, Wait};
 use crate::ns::NetNs;
+use gate::{Gate, OpensAtEnd};
 
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(super) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -45,6 +48,8 @@ pub(crate) struct FakeEngine {
     pub(crate) busy_read: AtomicU32,
     pub(crate) busy_poll: AtomicU32,
     pub(crate) unprivileged: AtomicBool,
+    /// Where the thread of TCP's timers waits before it begins.
+    pub(crate) timers: Arc<Gate>,
 }
 
 impl FakeEngine {
@@ -106,7 +111,13 @@ impl Wait for FakeEngine {
     }
 }
 
-impl Lifetime for FakeEngine {}
+impl Lifetime for FakeEngine {
+    fn thread_begins(&self, name: &str) {
+        if name == "tcp timer" {
+            self.timers.pass();
+        }
+    }
+}
 
 impl Busy for FakeEngine {
     fn busy_loop(&self, napi_id: u32, params: BusyParams, ready: &mut dyn FnMut() -> bool) {
@@ -211,6 +222,7 @@ pub(super) struct Rig {
     pub(super) host: Arc<FakeEngine>,
     pub(super) device: Arc<TestDevice>,
     pub(super) pool: FramePool,
+    _timers: OpensAtEnd,
 }
 
 impl Rig {
@@ -227,7 +239,7 @@ impl Rig {
         let device = device(IFINDEX, &[("10.0.0.1", 24), ("fd00::1", 64), ("fe80::1", 64)]);
         let ns = NetNs::with_host(host.clone(), host.frames.clone(), 42);
         ns.device_add(device.clone()).expect("the first device");
-        Self { ns, host, device, pool: pools.remove(0) }
+        Self { _timers: OpensAtEnd(host.timers.clone()), ns, host, device, pool: pools.remove(0) }
     }
 
     /// One poll of one frame.

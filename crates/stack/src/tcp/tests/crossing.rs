@@ -33,6 +33,7 @@ fn probes_that_cross_keep_nobody_waiting() {
         // It has read. What it says begins at its probe, which it does not count, or is the probe again.
         let payload: &[u8] = if carries { b"p" } else { b"" };
         rig.inject(&segment(PEER, US, flag::ACK, 1001, ours, payload));
+        rig.host.timers.open();
         assert_eq!(next_data(&rig), (ours, b"0123456789".to_vec()));
         drop(stream);
     }
@@ -48,6 +49,7 @@ fn an_old_segment_moves_nothing_else() {
     assert_eq!(stream.recv(&mut [0; 16]).unwrap(), 1);
     let _ = sent(&rig);
     rig.inject(&segment(PEER, US, flag::ACK, 1000, ours.wrapping_add(4), b""));
+    rig.host.timers.open();
     assert_eq!(next_data(&rig), (ours, b"0123456789".to_vec()), "all is sent again");
     drop(stream);
 }

@@ -31,6 +31,7 @@ fn switching_keep_alive_on_asks_nothing_yet() {
 #[test]
 fn the_first_probe_comes_after_the_idle_time() {
     let (rig, _listener, stream, ours) = connected();
+    rig.host.timers.open();
     let idle = Duration::from_millis(50);
     // The peer has been silent for longer than that already.
     std::thread::sleep(2 * idle);

@@ -14,6 +14,7 @@ fn closing_waits_until_the_peer_has_everything() {
     stream.set_nonblocking(true).unwrap();
     stream.send(b"last").unwrap();
     assert_eq!(sent(&rig).len(), 1);
+    rig.host.timers.open();
     std::thread::scope(|scope| {
         let closes = scope.spawn(move || drop(stream));
         eventually("the end leaves", || sent(&rig).iter().any(|seen| seen.flags & flag::FIN != 0));
@@ -28,6 +29,7 @@ fn closing_waits_until_the_peer_has_everything() {
 #[test]
 fn a_reset_ends_the_wait() {
     let (mut rig, _listener, stream, _) = connected();
+    rig.host.timers.open();
     stream.set_linger(Some(Duration::from_secs(3600))).unwrap();
     std::thread::scope(|scope| {
         let closes = scope.spawn(move || drop(stream));
@@ -40,6 +42,7 @@ fn a_reset_ends_the_wait() {
 #[test]
 fn after_its_time_it_ends_by_itself() {
     let (mut rig, _listener, stream, ours) = connected();
+    rig.host.timers.open();
     let time = Duration::from_millis(50);
     stream.set_linger(Some(time)).unwrap();
     let begun = Instant::now();

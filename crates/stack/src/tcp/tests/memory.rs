@@ -95,6 +95,7 @@ fn what_an_idle_connection_keeps_is_taken_back() {
     rig.inject(&data(1001));
     assert_eq!(stream.recv(&mut [0; 64]).unwrap(), 7);
     assert_eq!(held(&rig), 2048);
+    rig.host.timers.open();
     limit(&rig, 2000);
     eventually("it has been asked", || held(&rig) == 0);
     rig.inject(&data(1008));
