@@ -36,7 +36,9 @@ pub(super) fn connect(
     let tables = &*tcp.tables;
     let own = {
         let snapshot = tables.snapshot.load();
-        let Way { own, .. } = route(&snapshot, target)?;
+        // An engine that stops takes its devices away.
+        let Way { own, .. } =
+            route(&snapshot, target).map_err(|error| tables.check_running().err().unwrap_or(error))?;
         match local {
             Some(end) if !end.addr.is_any() && end.addr.is_v4() != target.dst.addr.is_v4() => {
                 return Err(errno(libc::EAFNOSUPPORT));
