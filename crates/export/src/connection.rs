@@ -240,6 +240,8 @@ mod tests {
             let mut client = TcpStream::connect(addr).expect("it listens");
             client.write_all(request.as_bytes()).expect("taken");
             let (stream, _) = listener.accept().expect("it has connected");
+            // One look is all that it gets: the request, one segment, may still be on its way.
+            assert_eq!(stream.peek(&mut [0]).expect("open"), 1);
             let now_ns = Clock.now().ns;
             let mut one = Connection::new(stream, now_ns);
             one.stream.set_nonblocking(true).expect("open");
