@@ -10,12 +10,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Who comes from now on waits.
+    /// A thread that comes from now on waits.
     pub(crate) fn close(&self) {
         *self.closed.lock().unwrap() = true;
     }
 
-    /// Nobody waits any more.
+    /// No thread waits any more.
     pub(crate) fn open(&self) {
         *self.closed.lock().unwrap() = false;
         self.changed.notify_all();
