@@ -194,10 +194,20 @@ fn what_a_killed_run_left_is_put_back_by_the_next_command() {
 fn a_value_that_was_changed_meanwhile_is_left_and_said() {
     let test = "a_value_that_was_changed_meanwhile_is_left_and_said";
     let Some(bench) = Bench::new(test) else { return };
-    let (mut running, _) = bench.python("defer20", &[], "input = print('on'); import time; time.sleep(1)");
+    let go = bench.folder.file("go");
+    let script = format!(
+        "
+import os, time
+print('on')
+while not os.path.exists('{go}'):
+    time.sleep(0.01)
+"
+    );
+    let (mut running, _) = bench.python("defer20", &[], &script);
     let change = napier_linux::change::DeviceRef { ifindex: bench.server().ifindex(), name: "server".to_owned() };
     let file = napier_linux::change::Key::device_file(&change, "gro_flush_timeout");
     bench.server().netns().run(|| file.write("7777")).expect("entered").expect("written");
+    std::fs::write(&go, "").expect("written");
     assert_eq!(running.0.wait().expect("it ends").code(), Some(0));
     let said = said(&mut running);
     assert_eq!(said.matches("another program changed it meanwhile").count(), 2, "{said}");

@@ -1,8 +1,8 @@
 //! A pair of interfaces, napier inside of its namespace, and a reader that is none of ours.
 
-use napier_testkit::python;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, Command, Output, Stdio};
+use napier_testkit::{eventually, python};
+use std::io::{BufRead, BufReader, Read as _};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 use serde_json::Value;
@@ -112,7 +112,7 @@ impl Bench {
     pub(crate) fn killed(&self, mode: &str) {
         let (running, pid) = self.waits(mode, &[]);
         end(running, "-KILL");
-        kill(pid, "-KILL");
+        kill_and_wait(pid);
     }
 
     /// `napier run --attach` of a process, running.
@@ -191,6 +191,26 @@ pub(crate) fn said(running: &mut Running) -> String {
 pub(crate) fn kill(pid: u32, signal: &str) {
     let done = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill is installed");
     assert!(done.success());
+}
+
+/// Kills a process that is no child of this one, and waits until it has ended: before, it has its descriptors still.
+pub(crate) fn kill_and_wait(pid: u32) {
+    kill(pid, "-KILL");
+    // Nobody may ask for its status.
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    eventually("it has ended", || stat().map_or(true, |stat| stat.contains(") Z ")));
+}
+
+/// Reads what a command says until it has these words.
+pub(crate) fn until(err: &mut impl BufRead, said: &mut String, words: &str) {
+    while !said.contains(words) {
+        assert!(err.read_line(said).expect("it is text") > 0, "it ended without {words:?}: {said}");
+    }
+}
+
+/// Takes what a command says on standard error, to be read while it runs.
+pub(crate) fn errors_of(running: &mut Running) -> BufReader<ChildStderr> {
+    BufReader::new(running.0.stderr.take().expect("it is piped"))
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use napier_testkit::{Dice, eventually, from_env};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, end, kill, stderr};
+use super::bench::{Bench, end, kill, kill_and_wait, stderr};
 use super::{SUSPENDED, WAITS};
 use crate::common::{NAPIER, Running, text};
 
@@ -38,7 +38,7 @@ fn run(bench: &Bench, mode: &str, queues: &str) -> (Running, u32) {
 fn finish(bench: &Bench, (running, program): (Running, u32), is_killed: bool) {
     if is_killed {
         end(running, "-KILL");
-        kill(program, "-KILL");
+        kill_and_wait(program);
         let said = bench.undo(&["--stale"]);
         assert!(!said.contains("left by"), "{said}");
     } else {
