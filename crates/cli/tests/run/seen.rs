@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use napier_testkit::{PATIENCE, eventually, python};
 use serde_json::Value;
@@ -69,7 +68,11 @@ fn told(bench: &Bench, way: &str, mode: &str, port: u16) -> Told {
     command.arg(port.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut running, pid): (Running, String) = bench.begin(&mut command);
     // At first a server has nothing to do: then it is in its wait whenever it is looked at, on a busy machine too.
-    std::thread::sleep(Duration::from_millis(700));
+    eventually("it is in its wait", || {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall"));
+        call.map_or(true, |call| !call.starts_with("running"))
+    });
+    is_looked_at(running.0.id());
     let client = Client::begin(bench, port);
     let mut err = BufReader::new(running.0.stderr.take().expect("it is piped"));
     let mut said = String::new();
@@ -94,6 +97,28 @@ fn told(bench: &Bench, way: &str, mode: &str, port: u16) -> Told {
     let findings = ids.map(|finding| finding["id"].as_str().expect("text").to_owned()).collect();
     Told { status, said, seen: report["seen"].clone(), findings }
 }
+
+/// Until the command has looked at its program a few times: its thread for that sleeps between two looks.
+fn is_looked_at(command: u32) {
+    let sleeps = || {
+        let threads = std::fs::read_dir(format!("/proc/{command}/task")).expect("it runs").flatten();
+        let read =
+            |thread: &std::path::Path, file: &str| std::fs::read_to_string(thread.join(file)).unwrap_or_default();
+        let thread = threads.map(|thread| thread.path()).find(|thread| read(thread, "comm").trim() == "seen")?;
+        let status = read(&thread, "status");
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        count.trim().parse::<u64>().ok()
+    };
+    let mut first = None;
+    eventually("the program is looked at", || {
+        let now = sleeps();
+        first = first.or(now);
+        now >= first.map(|first| first + LOOKS) && now.is_some()
+    });
+}
+
+/// Sleeps between looks that are waited for: a look may be in two of them.
+const LOOKS: u64 = 6;
 
 /// Findings of what is set and does not reach its program or its packets.
 const NOT_REACHED: [&str; 8] = [

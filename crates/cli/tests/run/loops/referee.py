@@ -30,10 +30,11 @@ assert child.stdout.readline() == b'ready\n'
 print(child.pid, flush=True)
 while not os.path.exists(go):
     time.sleep(0.01)
-before = counts(child.pid)
+before, begun = counts(child.pid), time.monotonic()
 child.stdin.write(b'go\n')
 child.stdin.flush()
 said = child.stdout.readline().decode().split()
-after = counts(child.pid)
+after, took = counts(child.pid), time.monotonic() - begun
 child.stdin.close()
-print(json.dumps({'said': said, 'counts': [late - early for early, late in zip(before, after)], 'status': child.wait()}))
+found = {'said': said, 'counts': [late - early for early, late in zip(before, after)], 'took_ms': int(took * 1000)}
+print(json.dumps({**found, 'status': child.wait()}))
