@@ -5,6 +5,7 @@ mod common;
 use std::process::{Command, Output};
 
 use common::{Folder, NAPIER, napier, refused, said, signal, text};
+use napier_testkit::eventually;
 use serde_json::{Value, json};
 
 const FEW: [&str; 9] = ["advise", "--rate", "20k", "--modes", "base,fullbusy", "--runs", "1", "--quick", "--jobs=1"];
@@ -123,7 +124,13 @@ fn a_cell_that_runs_ends_when_it_is_told_to() {
     command.args(["sim", "plan", &plan, "--jobs", "1"]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = command.spawn().expect("it starts");
-    // Whether it has begun or not, it ends.
+    // Whether it has begun or not, it ends; but before it takes signals it is ended by them.
+    let taken = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("the kernel says so").trim();
+        u64::from_str_radix(mask, 16).expect("a mask")
+    };
+    eventually("it takes SIGTERM", || taken() & (1 << 14) != 0);
     std::thread::sleep(std::time::Duration::from_millis(200));
     let output = end(child);
     assert_eq!(output.status.code(), Some(TERMINATED), "{}", said(&output));

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Folder, NAPIER, Running, has, refused, rows, said, signal};
 use napier_testkit::in_time_enough;
@@ -146,21 +146,17 @@ fn an_agent_that_goes_away_fails_the_run_and_the_values_are_put_back() {
     let mut line = String::new();
     told.read_line(&mut line).unwrap();
     assert!(line.starts_with("driven from "), "{line}");
-    // The mode is in force once the row runs.
-    // It is read once each time: between a row's trial and the row itself the values are put back.
-    let begun = std::time::Instant::now();
-    let in_force = loop {
-        if place.pair.left().napis().unwrap() != before {
-            break true;
+    // The mode is in force once the row runs. It is read once each time: between a row's trial and the row itself the values are put back. It
+    // is the row that has them for a second, and its flows are connected then.
+    let begun = Instant::now();
+    let mut since = begun;
+    while since.elapsed() < Duration::from_secs(1) {
+        assert!(begun.elapsed().as_secs() < 60, "the mode was never in force");
+        if place.pair.left().napis().unwrap() == before {
+            since = Instant::now();
         }
-        if begun.elapsed().as_secs() >= 60 {
-            break false;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    };
-    assert!(in_force, "the mode was never in force");
-    // Second: the time in which a row is tried is over, and its flows are connected.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(20));
+    }
     signal(agent.0.id(), "TERM");
     agent.0.wait().unwrap();
     let ended = output(compare);

@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{Folder, napier_at, pair, signal, text, would_change_the_machine};
 use napier_linux::{Veth, VethEnd};
@@ -26,7 +27,7 @@ fn files(folder: &Folder, end: &str) -> Vec<PathBuf> {
 }
 
 /// The process that waits for the end of a trial.
-fn watcher(file: &Path) -> u32 {
+fn watcher(file: &Path) -> Option<u32> {
     let wanted = file.to_str().expect("text");
     let pids =
         std::fs::read_dir("/proc").expect("listed").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -34,7 +35,7 @@ fn watcher(file: &Path) -> u32 {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
             .is_ok_and(|line| line.split('\0').any(|word| word == wanted))
     };
-    pids.into_iter().find(waits).expect("a process waits")
+    pids.into_iter().find(waits)
 }
 
 const FIX: [&str; 4] = ["doctor", "--dev", "server", "--fix"];
@@ -47,8 +48,10 @@ fn what_nobody_confirms_is_put_back_after_the_command_has_ended() {
     let said = String::from_utf8_lossy(&fixed.stderr).into_owned();
     assert!(said.contains("on trial for 5 s: `napier host confirm` keeps it"), "{said}");
     // A slow machine may have put it back already; if not, the end of its terminal does not keep it from that.
-    if let [file] = &files(&folder, "trial")[..] {
-        signal(watcher(file), "HUP");
+    if let [file] = &files(&folder, "trial")[..]
+        && let Some(watcher) = watcher(file)
+    {
+        let _ = Command::new("kill").args(["-HUP", &watcher.to_string()]).status();
     }
     eventually("it is put back", || instances(end) == 0);
     eventually("nothing is left", || ["trial", "over", "journal"].iter().all(|end| files(&folder, end).is_empty()));
@@ -60,7 +63,7 @@ fn what_is_confirmed_stays_until_it_is_undone() {
     let end = pair.left();
     let fixed = napier_at(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
     let [file] = &files(&folder, "trial")[..] else { panic!("{fixed:?}") };
-    let watcher = watcher(file);
+    let watcher = watcher(file).expect("a process waits");
     assert_eq!(text(&napier_at(end, &folder, &["host", "confirm"])), "kept\n");
     eventually("nobody waits any more", || !Path::new(&format!("/proc/{watcher}")).exists());
     assert_eq!(instances(end), 1);
@@ -75,7 +78,7 @@ fn a_trial_whose_process_was_killed_ends_with_the_next_command() {
     let end = pair.left();
     napier_at(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
     let [file] = &files(&folder, "trial")[..] else { panic!("no trial") };
-    let watcher = watcher(file);
+    let watcher = watcher(file).expect("a process waits");
     signal(watcher, "KILL");
     eventually("it has ended", || {
         std::fs::read_to_string(format!("/proc/{watcher}/stat")).map_or(true, |stat| stat.contains(") Z "))

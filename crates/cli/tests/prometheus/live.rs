@@ -79,10 +79,14 @@ fn prometheus_scrapes_and_the_board_shows_it() {
     let _prometheus = Running(prometheus.expect("it starts"));
     eventually("both are scraped", || query(own, "up == 1").len() == 2);
     eventually("traffic is seen", || !query(own, "rate(napier_napi_packets_total{context!=\"\"}[10s]) > 0").is_empty());
-    let health = api(own, "/api/v1/targets");
-    for target in health["data"]["activeTargets"].as_array().expect("targets") {
-        assert_eq!((&target["health"], &target["lastError"]), (&"up".into(), &"".into()), "{target}");
-    }
+    // A scrape of a busy machine may have come too late; the next one does not.
+    eventually("targets are up, without an error", || {
+        let health = api(own, "/api/v1/targets");
+        let is_well = |target: &Value| target["health"] == "up" && target["lastError"] == "";
+        health["data"]["activeTargets"]
+            .as_array()
+            .is_some_and(|targets| targets.len() == 2 && targets.iter().all(is_well))
+    });
     let rules = api(own, "/api/v1/rules").to_string();
     assert!(!rules.contains("\"health\":\"err\""), "{rules}");
 
