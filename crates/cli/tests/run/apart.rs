@@ -170,12 +170,16 @@ fn on_top(test: &str, nic: &str, kind: &str, ports: [u16; 2]) {
         until(&mut err, &mut said, "packets came to");
         eventually("it is in force", || pod.is_set(&bench));
         // The host's side is judged with the program, and the pod's says what can be set where.
-        let both = document(&bench.napier(&["doctor", "--pid", &pod.pid.to_string(), "--json"]));
+        let mut both = Value::Null;
+        // A descriptor that doctor has no CPU to look at for long is passed over.
+        eventually("all connections are seen, and nothing serious", || {
+            both = document(&bench.napier(&["doctor", "--pid", &pod.pid.to_string(), "--json"]));
+            let of_nic = &both["outside"][0]["program"]["connections"][nic];
+            both["serious"] == 0 && of_nic["with_id"].as_u64() > Some(0)
+        });
         assert!(ids(&both, false).contains(&"instances-below".to_owned()), "{both}");
         assert!(!ids(&both, false).contains(&"driver-without-ids".to_owned()), "{both}");
         assert_eq!(both["outside"][0]["devices"][0]["device"]["name"], nic, "{both}");
-        assert!(both["outside"][0]["program"]["connections"][nic]["with_id"].as_u64() > Some(0), "{both}");
-        assert_eq!(both["serious"], 0, "{both}");
         let inside = document(&pod.run(&bench, NAPIER, &["doctor", "--dev", "eth0", "--json"]));
         let told = inside["findings"].to_string();
         assert!(told.contains("instances-below") && !told.contains("driver-without-ids"), "{told}");
