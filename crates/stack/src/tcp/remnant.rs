@@ -17,7 +17,7 @@ use crate::tables::Snapshot;
 use crate::tables::path::Destination;
 
 /// Between two answers to segments without data. Source: `net.ipv4.tcp_invalid_ratelimit`, `__tcp_oow_rate_limited`.
-const ANSWER_GAP: Span = Span::from_ms(500);
+pub(super) const ANSWER_GAP: Span = Span::from_ms(500);
 
 /// What a segment that came for it leads to.
 #[derive(Copy, Clone, Debug)]

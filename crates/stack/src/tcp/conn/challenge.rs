@@ -24,7 +24,7 @@ use crate::tcp::machine::{Inbound, TcpState};
 use crate::wire::flag;
 
 /// Between two challenges on one connection. Source: `net.ipv4.tcp_invalid_ratelimit`.
-const CHALLENGE_GAP: Span = Span { ns: 500_000_000 };
+pub(in crate::tcp) const CHALLENGE_GAP: Span = Span { ns: 500_000_000 };
 /// Challenges of a name space per second, on average. Source: RFC 5961 section 7; `net.ipv4.tcp_challenge_ack_limit`.
 const CHALLENGES_PER_SECOND: u32 = 1000;
 

@@ -1,11 +1,9 @@
 //! A SYN or a RST for a connection that is there already.
 
+use crate::tcp::conn::challenge::CHALLENGE_GAP;
 use crate::tcp::tests::segments::{PEER, Seen, US, connected, listening, segment, sent};
 use crate::testing::Rig;
 use crate::wire::flag;
-
-/// Source: `net.ipv4.tcp_invalid_ratelimit`.
-const CHALLENGES_APART: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn challenge(ours: u32, expects: u32) -> Vec<Seen> {
     vec![Seen { flags: flag::ACK, seq: ours, ack: expects, payload: Vec::new() }]
@@ -67,7 +65,7 @@ fn a_reset_must_be_exact() {
     let (mut rig, _listener, stream, ours) = connected();
     let begun = std::time::Instant::now();
     // Two may be so far apart if this thread is stopped, and then both are answered.
-    let is_late = || begun.elapsed() >= CHALLENGES_APART;
+    let is_late = || begun.elapsed() >= std::time::Duration::from(CHALLENGE_GAP);
     for (seq, answered) in [(1002, true), (1001 + 5000, false), (1000, false), (90_000, false)] {
         rig.inject(&segment(PEER, US, flag::RST, seq, 0, b""));
         let (seen, expected) = (sent(&rig), if answered { challenge(ours, 1001) } else { Vec::new() });

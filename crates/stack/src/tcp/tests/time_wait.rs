@@ -13,7 +13,7 @@ use napier_sys::clock::Clock;
 use super::segments::{PEER, US, accepted_from, changed, connected, listening, segment, sent};
 use crate::tcp::conn::Conn;
 use crate::tcp::flow::Flow;
-use crate::tcp::remnant::Remnant;
+use crate::tcp::remnant::{ANSWER_GAP, Remnant};
 use crate::tcp::{TcpListener, TcpStream};
 use crate::testing::{IFINDEX, Rig, at};
 use crate::wire::addr::End;
@@ -173,7 +173,7 @@ fn what_stays_of_a_connection_answers_as_it_would() {
         rig.inject(&frame);
         let answer = sent(&rig).pop().map(|seen| (seen.flags, seen.seq, seen.ack));
         // What is answered once in a while is answered again if this thread was stopped for as long.
-        let late = (5..=6).contains(&at) && started.elapsed() >= Duration::from_millis(500);
+        let late = (5..=6).contains(&at) && started.elapsed() >= Duration::from(ANSWER_GAP);
         assert!(late || answer == answered.then_some((flag::ACK, ours, 1002)), "row {at}: {answer:?}");
         assert_eq!(remnant(&rig, US, PEER).expect("it waits").until(), begun);
     }
