@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{NAPIER, refused, said, signal, two_cpus};
+use common::{NAPIER, has_ended, refused, said, signal, two_cpus};
 use serde_json::Value;
 
 /// Longest wait for anything; only a fault takes so long.
@@ -192,8 +192,7 @@ fn generator_of(parent: &Child) -> Option<u32> {
 fn ends(pid: u32) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        let alive = fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
-        if !alive {
+        if has_ended(pid) {
             return true;
         }
         std::thread::sleep(Duration::from_millis(20));

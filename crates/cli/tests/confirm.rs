@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Folder, napier_at, pair, signal, text, would_change_the_machine};
+use common::{Folder, kill_and_wait, napier_at, pair, text, would_change_the_machine};
 use napier_linux::{Veth, VethEnd};
 use napier_testkit::eventually;
 
@@ -79,10 +79,7 @@ fn a_trial_whose_process_was_killed_ends_with_the_next_command() {
     napier_at(end, &folder, &[&FIX[..], &["--confirm", "1h"]].concat());
     let [file] = &files(&folder, "trial")[..] else { panic!("no trial") };
     let watcher = watcher(file).expect("a process waits");
-    signal(watcher, "KILL");
-    eventually("it has ended", || {
-        std::fs::read_to_string(format!("/proc/{watcher}/stat")).map_or(true, |stat| stat.contains(") Z "))
-    });
+    kill_and_wait(watcher);
     assert_eq!(instances(end), 1);
     napier_at(end, &folder, &["napi-get", "--dump"]);
     assert_eq!((instances(end), files(&folder, "trial").len()), (0, 0));

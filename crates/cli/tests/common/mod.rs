@@ -135,6 +135,17 @@ pub(crate) fn signal(pid: u32, name: &str) {
     assert!(sent.success(), "SIG{name}");
 }
 
+/// Whether a process is gone. One that was not waited for is, as it has no descriptors any more.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}
+
+/// Kills a process that is no child of this one, and waits until it has ended.
+pub(crate) fn kill_and_wait(pid: u32) {
+    signal(pid, "KILL");
+    napier_testkit::eventually("it has ended", || has_ended(pid));
+}
+
 /// Runs a program for at most a minute.
 pub(crate) fn run(program: &str, args: &[&str]) -> Output {
     let output = Command::new("timeout").arg("60").arg(program).args(args).output().expect("timeout is installed");

@@ -1,6 +1,6 @@
 //! A pair of interfaces, napier inside of its namespace, and a reader that is none of ours.
 
-use napier_testkit::{eventually, python};
+use napier_testkit::python;
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -8,7 +8,7 @@ use napier_testnet::{self as net, Veth, VethConfig, VethEnd};
 use serde_json::Value;
 
 use super::WAITS;
-use super::common::{Folder, NAPIER, Running, has, text};
+use super::common::{Folder, NAPIER, Running, has, kill_and_wait, text};
 
 /// What a test needs: an interface with instances, and a folder for journals.
 pub(crate) struct Bench {
@@ -191,14 +191,6 @@ pub(crate) fn said(running: &mut Running) -> String {
 pub(crate) fn kill(pid: u32, signal: &str) {
     let done = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill is installed");
     assert!(done.success());
-}
-
-/// Kills a process that is no child of this one, and waits until it has ended: before, it has its descriptors still.
-pub(crate) fn kill_and_wait(pid: u32) {
-    kill(pid, "-KILL");
-    // Nobody may ask for its status.
-    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    eventually("it has ended", || stat().map_or(true, |stat| stat.contains(") Z ")));
 }
 
 /// Reads what a command says until it has these words.

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use napier_testkit::{Dice, eventually, from_env};
 
-use super::bench::{Bench, end, errors_of, kill, kill_and_wait, stderr, until};
+use super::bench::{Bench, end, errors_of, kill, stderr, until};
 use super::{SUSPEND20, epoll_of, is_suspended};
-use crate::common::{NAPIER, Running, has, text};
+use crate::common::{NAPIER, Running, has, kill_and_wait, text};
 
 #[test]
 fn a_run_without_capabilities_says_which() {

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use napier_testkit::{eventually, python};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, end, errors_of, kill, kill_and_wait, stderr, until};
+use super::bench::{Bench, end, errors_of, kill, stderr, until};
 use super::{SUSPEND20, WAITS, epoll_of, is_suspended};
-use crate::common::{NAPIER, Running, text};
+use crate::common::{NAPIER, Running, kill_and_wait, text};
 
 /// A program that has set for itself what suspend20 and busy-read set, beside what it has as it was made; and a child that has the
 /// same by its parent.

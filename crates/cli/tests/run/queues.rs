@@ -6,9 +6,9 @@ use std::time::Duration;
 use napier_testkit::{Dice, eventually, from_env};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, end, kill, kill_and_wait, stderr};
+use super::bench::{Bench, end, kill, stderr};
 use super::{SUSPENDED, WAITS};
-use crate::common::{NAPIER, Running, text};
+use crate::common::{NAPIER, Running, kill_and_wait, text};
 
 /// Kills in a test of seconds; `NAPIER_KILLS` for more.
 const KILLS: u64 = 10;
