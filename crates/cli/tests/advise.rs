@@ -197,9 +197,6 @@ fn what_wake_ups_take_is_set_and_not_fitted() {
     std::fs::write(&compared, report(&rows)).expect("a file");
     std::fs::write(&woken, wakeups("wakeup", "6.18", [3_000, 25_000, 33_000])).expect("a file");
     // Two rows that no machine has ever had: no figure comes near.
-    let output = napier(&["sim", "calibrate", &compared, "--wakeup", &woken, "--out", &out]);
-    let distrusted = output.status.code() == Some(1);
-    assert!(output.status.success() || distrusted && !std::path::Path::new(&out).exists());
     let output = napier(&["sim", "calibrate", &compared, "--wakeup", &woken, "--out", &out, "--anyway"]);
     let page = text(&output);
     assert!(output.status.success(), "{page}{}", said(&output));

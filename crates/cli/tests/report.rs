@@ -178,13 +178,15 @@ fn what_is_no_comparison_is_refused_with_the_reason() {
         (String::new(), "is empty"),
         (whole[..whole.len() / 2].to_owned(), "cut short"),
         (with(&|value| value["rows"][0]["latency_us"]["p99"] = Value::Null), "invalid type: null"),
-        (with(&|value| value["rows"] = Value::Array(vec![value["rows"][0].clone(); 5001])), "5001 rows"),
     ] {
         let path = folder.file("bad.json");
         fs::write(&path, bad).unwrap();
         assert_refused(&napier(&["report", &path]), 2, why);
         assert_refused(&napier(&["report", &saved, &path]), 2, why);
     }
+    let many = folder.file("many.json");
+    fs::write(&many, with(&|value| value["rows"] = Value::Array(vec![value["rows"][0].clone(); 5001]))).unwrap();
+    assert_refused(&napier(&["report", &many]), 2, "5001 rows");
     assert_refused(&napier(&["report", &folder.file("none.json")]), 2, "cannot read");
     assert_refused(&napier(&["report"]), 2, "required");
 }

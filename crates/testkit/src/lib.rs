@@ -34,8 +34,10 @@ pub fn from_env(name: &str, default: u64) -> u64 {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        let waited = begun.elapsed();
+        assert!(waited < PATIENCE, "stalled: {what}");
+        // A look may be a process that begins: what takes long is looked at less often.
+        std::thread::sleep((waited / 16).clamp(Duration::from_millis(1), Duration::from_millis(16)));
     }
 }
 

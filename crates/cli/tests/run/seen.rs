@@ -16,7 +16,7 @@ use super::common::{NAPIER, Running, has};
 /// Connections of a client.
 const CONNECTIONS: u64 = 4;
 
-/// Requests from the other end of the pair, one after the other, until it is dropped.
+/// Requests from the other end of the pair, one after the other, until it is ended.
 pub(super) struct Client {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -43,6 +43,8 @@ impl Client {
                 connection.set_read_timeout(Some(PATIENCE)).expect("a time-out");
                 connection.write_all(b"question").expect("sent");
                 connection.read_exact(&mut answer).expect("answered");
+                // Both CPUs are for others, too.
+                std::thread::sleep(Duration::from_micros(500));
             }
             connections[0].write_all(b"quit").expect("sent");
         });

@@ -1,4 +1,4 @@
-//! What the page of a package shows, and the index of decisions.
+//! What the page of a package shows, the examples of its documentation, and the index of decisions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,4 +74,51 @@ fn a_decision_that_an_index_lacks_would_be_found() {
     let pages = ["0001-a.md", "0002-b.md", "0002-c.md"].map(str::to_owned);
     let index = "| [0001](0001-a.md) | x |\n- [c](decisions/0002-c.md)\n- [d](0003-d.md) [e](../e.md)";
     assert_eq!(wrong_in_index(index, &pages), ["not linked: 0002-b.md", "no page: 0003-d.md", "twice: 0002"]);
+}
+
+/// The lines on which an example begins that rustdoc would run.
+fn examples(source: &str) -> Vec<usize> {
+    let mut within = false;
+    let mut found = Vec::new();
+    for (at, line) in source.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            within = false;
+            continue;
+        };
+        let Some(words) = text.trim_start().strip_prefix("```") else { continue };
+        let is_rust = words.split(',').map(str::trim).all(|word| {
+            matches!(word, "" | "rust" | "no_run" | "should_panic" | "compile_fail") || word.starts_with("edition")
+        });
+        if !within && is_rust {
+            found.push(at + 1);
+        }
+        within = !within;
+    }
+    found
+}
+
+/// `cargo test` asks rustdoc of each crate for its examples, which takes seconds also where there are none.
+#[test]
+fn crates_whose_examples_are_not_run_have_none() {
+    let files = tree();
+    let manifests = files.iter().filter_map(|path| path.strip_suffix("/Cargo.toml"));
+    let without = manifests.filter(|folder| {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).expect("a manifest");
+        manifest.lines().any(|line| line == "doctest = false")
+    });
+    let without: Vec<String> = without.map(|folder| format!("{folder}/src/")).collect();
+    assert!(without.len() > 10, "manifests say so: {without:?}");
+    let sources = files.iter().filter(|path| path.ends_with(".rs") && without.iter().any(|src| path.starts_with(src)));
+    for path in sources {
+        let source = fs::read_to_string(root().join(path)).expect("a source");
+        assert_eq!(examples(&source), Vec::<usize>::new(), "{path}: take `doctest = false` out of its manifest");
+    }
+}
+
+#[test]
+fn an_example_that_is_not_run_would_be_found() {
+    let source =
+        "//! ```text\n//! x\n//! ```\n/// ```\n/// x();\n/// ```\nfn x() {}\n  /// ```no_run, rust\n/// ```\n// ```\n";
+    assert_eq!(examples(source), [4, 8]);
 }

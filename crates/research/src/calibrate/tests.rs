@@ -102,7 +102,8 @@ fn a_fitted_figure_that_the_start_does_not_name_is_in_the_file() {
     assert_eq!(start.parameters.len() + 2, server_named("small-vm").unwrap().parameters.len());
     let comparison = comparison(&server_named("small-vm").unwrap());
     let stop = AtomicBool::new(false);
-    let found = calibrate(&start, comparison, &[Load::Rps(60_000)], SHORT, 2, &stop, &|_, _| ()).unwrap();
+    let depth = Depth { rounds: 1, ..SHORT };
+    let found = calibrate(&start, comparison, &[Load::Rps(60_000)], depth, 2, &stop, &|_, _| ()).unwrap();
     for one in &found.determined {
         let written = found.machine.parameters.iter().find(|parameter| parameter.name == one.name);
         assert_eq!(written.map(|parameter| parameter.value), Some(one.value_ns), "{}", one.name);

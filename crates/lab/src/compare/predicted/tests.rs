@@ -63,7 +63,8 @@ fn rows_are_what_the_adviser_predicts() {
 
 #[test]
 fn what_is_not_simulated_is_refused_and_what_is_not_counted_is_not_there() {
-    let report = run(&config("workqueue,base,busy-read,threaded-busy-poll", &[LOAD, Load::Max]));
+    let config = config("workqueue,base,busy-read,threaded-busy-poll", &[LOAD, Load::Max]);
+    let report = run(&CompareConfig { runs: 1, ..config });
     assert_eq!((report.rows.len(), report.workload.seconds, report.memory), (8, None, None));
     for row in &report.rows {
         let refused = matches!(&row.outcome, Outcome::Refused(why) if why.contains("waits in an event context"));
