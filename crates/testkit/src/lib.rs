@@ -33,11 +33,12 @@ pub fn from_env(name: &str, default: u64) -> u64 {
 /// If it does not within [`PATIENCE`].
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
+    let mut looked = begun;
     while !holds() {
-        let waited = begun.elapsed();
-        assert!(waited < PATIENCE, "stalled: {what}");
-        // A look may be a process that begins: what takes long is looked at less often.
-        std::thread::sleep((waited / 16).clamp(Duration::from_millis(1), Duration::from_millis(16)));
+        assert!(begun.elapsed() < PATIENCE, "stalled: {what}");
+        // A look may be a process that begins: half of the time is for what is waited for.
+        std::thread::sleep(looked.elapsed().clamp(Duration::from_millis(1), Duration::from_millis(50)));
+        looked = Instant::now();
     }
 }
 

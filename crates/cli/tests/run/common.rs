@@ -162,7 +162,7 @@ impl Bench {
 
     fn read(&self, what: &str, number: u32) -> Value {
         let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/reader.py");
-        let output = self.output(Command::new(python()).args([reader, what, &number.to_string()]));
+        let output = self.output(Command::new(python()).args(["-IS", reader, what, &number.to_string()]));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
