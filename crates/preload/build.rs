@@ -14,8 +14,9 @@ fn main() {
         println!("cargo::rerun-if-changed={folder}");
         build(name, folder);
     }
-    // A link, which is part of `ring` as well.
+    // Links, which are part of `ring` as well.
     println!("cargo::rerun-if-changed=sockets/outbox.rs");
+    println!("cargo::rerun-if-changed=sockets/record.rs");
 }
 
 fn build(name: &str, folder: &str) {

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `rules` | which call in which state gives which answer; which addresses and options are whose |
 //! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
+//! | `datagrams` | datagrams both ways, each with a head (the fast door alone) |
 //! | `near` | connections between programs on one engine |
 //! | `program` | the thread of one program, which carries both out |
 //! | `server`, `client`, `wire` | the door itself: programs come in, sockets are shown |
@@ -24,6 +25,7 @@
 mod address;
 mod client;
 mod container;
+mod datagrams;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod limits;

@@ -93,6 +93,18 @@ pub struct DoorCounts {
     pub fast_bytes: u64,
     /// See `fast_bytes`.
     pub pair_bytes: u64,
+    /// Sockets for datagrams that were made, by the fast door.
+    #[serde(default)]
+    pub datagram_sockets: u64,
+    /// Datagrams that left by them, and that programs got.
+    #[serde(default)]
+    pub datagrams_out: u64,
+    /// See `datagrams_out`.
+    #[serde(default)]
+    pub datagrams_in: u64,
+    /// Datagrams that programs sent and that were lost in the door, by reasons.
+    #[serde(default)]
+    pub datagrams_lost: Tally,
     /// Options that were refused.
     pub options_refused: u64,
     /// The same by names, or by level and number.
@@ -124,6 +136,8 @@ pub(crate) struct ShownProgram {
     parts: Mutex<ShownParts>,
     /// Bytes past sockets of the fast door, and through them: apart, for they are counted with each piece.
     came: [AtomicU64; 2],
+    /// Datagrams out and in.
+    datagrams: [AtomicU64; 2],
 }
 
 #[derive(Default)]
@@ -158,9 +172,18 @@ impl ShownProgram {
         }
     }
 
+    /// Counts datagrams out and in.
+    pub(crate) fn datagrams(&self, moved: [u64; 2]) {
+        for (sum, more) in self.datagrams.iter().zip(moved).filter(|(_, more)| *more > 0) {
+            // Relaxed: a figure.
+            sum.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn counts(&self) -> DoorCounts {
+        let [datagrams_out, datagrams_in] = [0, 1].map(|at| self.datagrams[at].load(Ordering::Relaxed));
         let [fast_bytes, pair_bytes] = [0, 1].map(|at| self.came[at].load(Ordering::Relaxed));
-        DoorCounts { fast_bytes, pair_bytes, ..self.parts().counts.clone() }
+        DoorCounts { fast_bytes, pair_bytes, datagrams_out, datagrams_in, ..self.parts().counts.clone() }
     }
 
     pub(crate) fn all(self: &Arc<Self>) -> (Vec<SocketView>, DoorCounts) {
@@ -182,6 +205,9 @@ impl DoorCounts {
         self.demoted += other.demoted;
         self.fast_bytes += other.fast_bytes;
         self.pair_bytes += other.pair_bytes;
+        self.datagram_sockets += other.datagram_sockets;
+        self.datagrams_out += other.datagrams_out;
+        self.datagrams_in += other.datagrams_in;
         self.options_refused += other.options_refused;
         self.unheard += other.unheard;
         self.over_limit += other.over_limit;
@@ -191,6 +217,7 @@ impl DoorCounts {
             (&mut self.refused, &other.refused),
             (&mut self.demotions, &other.demotions),
             (&mut self.over, &other.over),
+            (&mut self.datagrams_lost, &other.datagrams_lost),
         ];
         for (own, others) in tallies {
             others.0.iter().for_each(|(name, count)| own.add(name.clone(), *count));
@@ -200,6 +227,10 @@ impl DoorCounts {
     pub(crate) fn left_to_kernel(&mut self, why: &'static str) {
         self.left_to_kernel += 1;
         self.left.one(why);
+    }
+
+    pub(crate) fn lost(&mut self, why: &'static str) {
+        self.datagrams_lost.one(why);
     }
 
     pub(crate) fn demoted(&mut self, why: &'static str) {

@@ -1,6 +1,6 @@
 //! What the library calls of the C library and of Linux, with the types and numbers that both fix.
 
-use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -41,6 +41,57 @@ pub(crate) struct ControlHead {
     pub(crate) level: c_int,
     pub(crate) kind: c_int,
 }
+
+pub(crate) const AF_UNIX: c_int = 1;
+pub(crate) const AF_INET: c_int = 2;
+pub(crate) const AF_INET6: c_int = 10;
+pub(crate) const SOCK_DGRAM: c_int = 2;
+/// Of a type, without `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+pub(crate) const KIND_BITS: c_int = 15;
+pub(crate) const IPPROTO_UDP: c_int = 17;
+pub(crate) const SHUT_RD: c_int = 0;
+pub(crate) const SHUT_WR: c_int = 1;
+pub(crate) const SHUT_RDWR: c_int = 2;
+pub(crate) const SOL_IP: c_int = 0;
+pub(crate) const IP_TOS: c_int = 1;
+pub(crate) const IP_TTL: c_int = 2;
+pub(crate) const IP_PKTINFO: c_int = 8;
+pub(crate) const SOL_IPV6: c_int = 41;
+pub(crate) const IPV6_PKTINFO: c_int = 50;
+pub(crate) const IPV6_HOPLIMIT: c_int = 52;
+pub(crate) const IPV6_TCLASS: c_int = 67;
+pub(crate) const MSG_OOB: c_int = 1;
+pub(crate) const MSG_PEEK: c_int = 2;
+pub(crate) const MSG_CTRUNC: c_int = 8;
+pub(crate) const MSG_TRUNC: c_int = 0x20;
+pub(crate) const MSG_DONTWAIT: c_int = 0x40;
+pub(crate) const MSG_ERRQUEUE: c_int = 0x2000;
+pub(crate) const MSG_NOSIGNAL: c_int = 0x4000;
+pub(crate) const MSG_WAITFORONE: c_int = 0x10000;
+pub(crate) const EPERM: c_int = 1;
+pub(crate) const EIO: c_int = 5;
+pub(crate) const EBADF: c_int = 9;
+pub(crate) const EAGAIN: c_int = 11;
+pub(crate) const EINVAL: c_int = 22;
+pub(crate) const ENFILE: c_int = 23;
+pub(crate) const EMFILE: c_int = 24;
+pub(crate) const EPIPE: c_int = 32;
+pub(crate) const ENOTSOCK: c_int = 88;
+pub(crate) const EDESTADDRREQ: c_int = 89;
+pub(crate) const EMSGSIZE: c_int = 90;
+pub(crate) const ENOPROTOOPT: c_int = 92;
+pub(crate) const EOPNOTSUPP: c_int = 95;
+pub(crate) const EAFNOSUPPORT: c_int = 97;
+pub(crate) const ENETDOWN: c_int = 100;
+pub(crate) const ECONNRESET: c_int = 104;
+pub(crate) const ENOTCONN: c_int = 107;
+/// `F_SETFD`, and what it may say.
+pub(crate) const SET_FLAGS: c_int = 2;
+pub(crate) const FD_CLOEXEC: c_long = 1;
+pub(crate) const FIONREAD: c_ulong = 0x541b;
+pub(crate) const FIONCLEX: c_ulong = 0x5450;
+/// Of interfaces, addresses and routes; `SIOCOUTQ` and its like are others.
+pub(crate) const OF_INTERFACES: core::ops::RangeInclusive<c_ulong> = 0x890b..=0x89ff;
 
 pub(crate) const SOL_SOCKET: c_int = 1;
 pub(crate) const SCM_RIGHTS: c_int = 1;
@@ -100,11 +151,35 @@ pub(crate) fn set_errno(number: c_int) {
     unsafe { *place = number };
 }
 
+/// Lets a descriptor be closed on exec.
+pub(crate) fn close_on_exec(fd: c_int) {
+    // SAFETY: the call takes numbers only.
+    unsafe { fcntl(fd, SET_FLAGS, FD_CLOEXEC) };
+}
+
+/// Closes a descriptor that no other code knows of.
+pub(crate) fn close_new(fd: c_int) {
+    // SAFETY: it was just made.
+    unsafe { close(fd) };
+}
+
 /// Asks the engine for something by a call that it holds; -1 where none does.
 pub(crate) fn ask(fd: c_int, (level, name): (c_int, c_int), arguments: [usize; 2]) -> c_int {
     let [value, len] = arguments.map(core::ptr::without_provenance_mut);
     // SAFETY: no protocol has this level, so the kernel looks at neither pointer (`net/socket.c do_sock_getsockopt`).
     unsafe { getsockopt(fd, level, name, value, len) }
+}
+
+/// The domain of a socket, by its kernel.
+pub(crate) fn domain(fd: c_int) -> Option<c_int> {
+    /// `SO_DOMAIN`.
+    const DOMAIN: c_int = 39;
+    let (mut value, mut len) = (0 as c_int, size_of::<c_int>() as c_uint);
+    let (value, len) = (&raw mut value, &raw mut len);
+    // SAFETY: both places live through the call, which writes no more than an int to each.
+    let failed = unsafe { getsockopt(fd, SOL_SOCKET, DOMAIN, value.cast(), len.cast()) };
+    // SAFETY: it lives still, and has a value.
+    (failed == 0).then(|| unsafe { value.read() })
 }
 
 /// Maps shared memory, from its first byte on.
@@ -207,6 +282,20 @@ next! {
     fn sendfile(to: c_int, from: c_int, offset: *mut i64, count: usize) -> isize;
     fn sendfile64(to: c_int, from: c_int, offset: *mut i64, count: usize) -> isize;
     fn splice(from: c_int, from_at: *mut i64, to: c_int, to_at: *mut i64, len: usize, flags: c_uint) -> isize;
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int;
+    fn bind(fd: c_int, address: *const c_void, len: c_uint) -> c_int;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: c_uint) -> c_int;
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
+    fn read(fd: c_int, bytes: *mut c_void, len: usize) -> isize;
+    fn readv(fd: c_int, parts: *const Part, count: c_int) -> isize;
+    fn recv(fd: c_int, bytes: *mut c_void, len: usize, flags: c_int) -> isize;
+    fn recvfrom(fd: c_int, bytes: *mut c_void, len: usize, flags: c_int, from: *mut c_void, from_len: *mut c_uint) -> isize;
+    fn recvmsg(fd: c_int, message: *mut MessageHead, flags: c_int) -> isize;
+    fn recvmmsg(fd: c_int, messages: *mut CountedMessage, count: c_uint, flags: c_int, span: *mut c_void) -> c_int;
+    fn __read_chk(fd: c_int, bytes: *mut c_void, len: usize, room: usize) -> isize;
+    fn __recv_chk(fd: c_int, bytes: *mut c_void, len: usize, room: usize, flags: c_int) -> isize;
+    fn __recvfrom_chk(fd: c_int, bytes: *mut c_void, len: usize, room: usize, flags: c_int, from: *mut c_void, from_len: *mut c_uint) -> isize;
     fn accept(fd: c_int, address: *mut c_void, len: *mut c_uint) -> c_int;
     fn accept4(fd: c_int, address: *mut c_void, len: *mut c_uint, flags: c_int) -> c_int;
     fn connect(fd: c_int, address: *const c_void, len: c_uint) -> c_int;

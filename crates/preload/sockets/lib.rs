@@ -7,19 +7,29 @@
 //! sendfile, splice, sendmmsg, pwritev2 --> the pair, counted
 //! shutdown -----------------------------> the pair from then on
 //! fork, dup, SCM_RIGHTS, fdopen, dprintf, syscall, posix_spawn: the connection goes on by its pair for good, and the engine is told why
+//!
+//! socket(SOCK_DGRAM) ------------------> a pair whose messages have heads (record.rs): put on by what sends, taken off by what receives
 //! ```
 //!
-//! What the program reads, and all that it waits for, is the kernel's own. The pair carries what comes, so epoll, poll and select say what is.
+//! What the program reads from connections, and all that it waits for, is the kernel's own. The pair carries what comes, so epoll, poll and select say what is.
 //!
 //! A panic ends the fast door of the process and nothing else.
 
 mod abi;
 mod connections;
+mod control;
+mod datagram_io;
+mod datagrams;
 mod memory;
 mod numbers;
 #[allow(dead_code, unreachable_pub, reason = "it is a part of `ring` too, and the engine has the other side of it")]
 mod outbox;
+mod passes;
 mod prints;
+mod raw;
+mod reads;
+#[allow(dead_code, unreachable_pub, reason = "it is a part of `ring` too, and the engine has the other side of it")]
+mod record;
 mod sync;
 mod writes;
 

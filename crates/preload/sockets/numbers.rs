@@ -1,10 +1,112 @@
 //! What makes, copies and closes descriptors, and what gives them away.
 
-use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::abi;
 use super::connections::{self, WhyLeft};
-use super::{forget, guarded, note};
+use super::{datagram_io, datagrams, forget, guarded, note};
+
+/// As `socket(2)`: one for datagrams is the engine's, if there is one.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if let Some(made) = datagrams::make(domain, kind, protocol) {
+        forget(made, None);
+        return made;
+    }
+    // SAFETY: as the caller promises.
+    let made = unsafe { abi::socket(domain, kind, protocol) };
+    datagrams::forget(made);
+    made
+}
+
+/// As `socketpair(2)`.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {
+    // SAFETY: as the caller promises.
+    let failed = unsafe { abi::socketpair(domain, kind, protocol, pair) };
+    for nth in 0..if failed == 0 { 2 } else { 0 } {
+        // SAFETY: the call has written both.
+        datagrams::forget(unsafe { pair.wrapping_add(nth).read() });
+    }
+    failed
+}
+
+/// As `bind(2)`.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn bind(fd: c_int, address: *const c_void, len: c_uint) -> c_int {
+    // SAFETY: as the caller promises.
+    let failed = unsafe { abi::bind(fd, address, len) };
+    datagrams::may_have_changed(fd);
+    failed
+}
+
+/// As `setsockopt(2)`: some options are the kernel's alone, and so is the socket then.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: c_uint,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let failed = unsafe { abi::setsockopt(fd, level, name, value, len) };
+    datagrams::may_have_changed(fd);
+    failed
+}
+
+/// As `ioctl(2)`. What is asked about interfaces is asked of a socket of the kernel.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    if datagrams::is_one(fd) {
+        match request {
+            abi::FIONREAD => {
+                // SAFETY: there are no parts.
+                let next = unsafe { datagram_io::receive(fd, &[], abi::MSG_PEEK | abi::MSG_TRUNC | abi::MSG_DONTWAIT) };
+                if let Ok(received) = next {
+                    let bytes = c_int::try_from(received.count.max(0)).unwrap_or(c_int::MAX);
+                    // SAFETY: the caller promises an int there.
+                    unsafe { argument.cast::<c_int>().write(bytes) };
+                    return 0;
+                }
+            }
+            abi::FIONCLEX => {
+                abi::set_errno(abi::EPERM);
+                return -1;
+            }
+            of if abi::OF_INTERFACES.contains(&of) => {
+                // SAFETY: the call takes numbers only.
+                let stand_in = unsafe { abi::socket(abi::AF_INET, abi::SOCK_DGRAM, 0) };
+                if stand_in >= 0 {
+                    // SAFETY: as the caller promises.
+                    let answer = unsafe { abi::ioctl(stand_in, request, argument) };
+                    let error = abi::errno();
+                    abi::close_new(stand_in);
+                    abi::set_errno(error);
+                    return answer;
+                }
+            }
+            _ => {}
+        }
+    }
+    // SAFETY: as the caller promises; what was not given is not read.
+    unsafe { abi::ioctl(fd, request, argument) }
+}
 
 /// As `accept(2)`.
 ///
@@ -14,6 +116,7 @@ use super::{forget, guarded, note};
 pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut c_void, len: *mut c_uint) -> c_int {
     // SAFETY: as the caller promises.
     let made = unsafe { abi::accept(fd, address, len) };
+    datagrams::forget(made);
     note(made);
     made
 }
@@ -26,6 +129,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut c_void, len: *mu
 pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut c_void, len: *mut c_uint, flags: c_int) -> c_int {
     // SAFETY: as the caller promises.
     let made = unsafe { abi::accept4(fd, address, len, flags) };
+    datagrams::forget(made);
     note(made);
     made
 }
@@ -38,6 +142,10 @@ pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut c_void, len: *m
 pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const c_void, len: c_uint) -> c_int {
     // SAFETY: as the caller promises.
     let failed = unsafe { abi::connect(fd, address, len) };
+    if datagrams::is_one(fd) {
+        datagrams::may_have_changed(fd);
+        return failed;
+    }
     if (failed == 0 || abi::errno() == abi::EINPROGRESS) && !connections::is_noted(fd) {
         note(fd);
     }
@@ -50,6 +158,9 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const c_void, len: 
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if datagrams::is_one(fd) {
+        return datagrams::shut_down(fd, how);
+    }
     if how != abi::ONLY_READING {
         forget(fd, None);
     }
@@ -65,6 +176,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // Before: the number may be another file's as soon as it is free.
     forget(fd, None);
+    datagrams::forget(fd);
     // SAFETY: as the caller promises.
     unsafe { abi::close(fd) }
 }
@@ -72,6 +184,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 fn forget_from(first: c_uint, last: c_uint) {
     for fd in first..=last.min(c_uint::from(u16::MAX)) {
         forget(fd as c_int, None);
+        datagrams::forget(fd as c_int);
     }
 }
 
@@ -99,6 +212,24 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     unsafe { abi::closefrom(first) };
 }
 
+/// The C library's streams write to these by calls inside of it, and programs that are executed have them: no socket for datagrams is among them.
+fn is_for_streams(fd: c_int, to: c_int) -> bool {
+    let is_refused = datagrams::is_one(fd) && fd != to && (0..3).contains(&to);
+    if is_refused {
+        abi::set_errno(abi::EPERM);
+    }
+    is_refused
+}
+
+/// No program that is executed takes heads off.
+fn keeps_over_exec(fd: c_int, command: c_int, argument: c_long) -> bool {
+    let is_refused = command == abi::SET_FLAGS && argument & abi::FD_CLOEXEC == 0 && datagrams::is_one(fd);
+    if is_refused {
+        abi::set_errno(abi::EPERM);
+    }
+    is_refused
+}
+
 /// As `dup(2)`.
 ///
 /// # Safety
@@ -107,7 +238,9 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
 pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     forget(fd, Some(WhyLeft::Dup));
     // SAFETY: as the caller promises.
-    unsafe { abi::dup(fd) }
+    let made = unsafe { abi::dup(fd) };
+    datagrams::copied(fd, made);
+    made
 }
 
 /// As `dup2(2)`.
@@ -120,8 +253,15 @@ pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
         forget(fd, Some(WhyLeft::Dup));
         forget(to, None);
     }
+    if is_for_streams(fd, to) {
+        return -1;
+    }
     // SAFETY: as the caller promises.
-    unsafe { abi::dup2(fd, to) }
+    let made = unsafe { abi::dup2(fd, to) };
+    if fd != to {
+        datagrams::copied(fd, made);
+    }
+    made
 }
 
 /// As `dup3(2)`.
@@ -132,8 +272,13 @@ pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     forget(fd, Some(WhyLeft::Dup));
     forget(to, None);
+    if is_for_streams(fd, to) {
+        return -1;
+    }
     // SAFETY: as the caller promises.
-    unsafe { abi::dup3(fd, to, flags) }
+    let made = unsafe { abi::dup3(fd, to, flags) };
+    datagrams::copied(fd, made);
+    made
 }
 
 /// As `fcntl(2)`.
@@ -145,8 +290,15 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_lon
     if abi::DUPLICATES.contains(&command) {
         forget(fd, Some(WhyLeft::Dup));
     }
+    if keeps_over_exec(fd, command, argument) {
+        return -1;
+    }
     // SAFETY: as the caller promises; what was not given is not read.
-    unsafe { abi::fcntl(fd, command, argument) }
+    let made = unsafe { abi::fcntl(fd, command, argument) };
+    if abi::DUPLICATES.contains(&command) {
+        datagrams::copied(fd, made);
+    }
+    made
 }
 
 /// As `fcntl64(2)`.
@@ -158,8 +310,15 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_l
     if abi::DUPLICATES.contains(&command) {
         forget(fd, Some(WhyLeft::Dup));
     }
+    if keeps_over_exec(fd, command, argument) {
+        return -1;
+    }
     // SAFETY: as above.
-    unsafe { abi::fcntl64(fd, command, argument) }
+    let made = unsafe { abi::fcntl64(fd, command, argument) };
+    if abi::DUPLICATES.contains(&command) {
+        datagrams::copied(fd, made);
+    }
+    made
 }
 
 /// As `fdopen(3)`: what is written to the stream goes to the kernel by calls inside of the C library.
@@ -168,6 +327,10 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_l
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
+    if datagrams::is_one(fd) {
+        abi::set_errno(abi::EINVAL);
+        return core::ptr::null_mut();
+    }
     forget(fd, Some(WhyLeft::Fdopen));
     // SAFETY: as the caller promises.
     let stream = unsafe { abi::fdopen(fd, mode) };
@@ -227,26 +390,4 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     before_spawn(actions);
     // SAFETY: as the caller promises.
     unsafe { abi::posix_spawnp(pid, file, actions, attributes, argv, envp) }
-}
-
-/// As `syscall(2)`: what goes to the kernel past the C library's functions.
-///
-/// # Safety
-/// As there, which depends on the number.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn syscall(
-    number: c_long,
-    a: c_long,
-    b: c_long,
-    c: c_long,
-    d: c_long,
-    e: c_long,
-    f: c_long,
-) -> c_long {
-    if abi::OF_DESCRIPTORS.contains(&number) {
-        let fd = if number == abi::SPLICE { c } else { a };
-        forget(fd as c_int, Some(WhyLeft::Syscall));
-    }
-    // SAFETY: as the caller promises; what was not given is not read.
-    unsafe { abi::syscall(number, a, b, c, d, e, f) }
 }

@@ -1,10 +1,11 @@
-//! What writes to a descriptor: by the ring of its connection, or counted by its pair.
+//! What writes to a descriptor: by the ring of its connection, or counted by its pair; datagrams with their heads.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::slice;
 
 use super::abi::{self, CountedMessage, MessageHead, Part};
 use super::connections::{self, WhyLeft, WriteSent};
+use super::{datagram_io, datagrams};
 use super::{forget, guarded};
 
 /// Sends parts by a ring, or else by `by_pair`, which is told whether it is a connection of the engine for certain.
@@ -29,7 +30,7 @@ unsafe fn sent(fd: c_int, parts: &[Part], by_pair: impl FnOnce(bool) -> isize) -
 }
 
 /// Sends by the pair, and counts what was sent.
-fn counted(fd: c_int, by_pair: impl FnOnce() -> isize) -> isize {
+pub(crate) fn counted(fd: c_int, by_pair: impl FnOnce() -> isize) -> isize {
     if !connections::is_noted(fd) {
         return by_pair();
     }
@@ -44,6 +45,27 @@ fn counted(fd: c_int, by_pair: impl FnOnce() -> isize) -> isize {
     }
 }
 
+/// Sends parts as one datagram of the engine; `None`: it is no socket for such.
+///
+/// # Safety
+/// As `sendmsg(2)`.
+unsafe fn datagram(
+    fd: c_int,
+    to: (*const c_void, c_uint),
+    control: (*const u8, usize),
+    parts: &[Part],
+    flags: c_int,
+) -> Option<isize> {
+    if !datagrams::is_one(fd) {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { datagram_io::send(fd, to, control, parts, flags) }.ok()
+}
+
+const TO_PEER: (*const c_void, c_uint) = (core::ptr::null(), 0);
+const NO_CONTROL: (*const u8, usize) = (core::ptr::null(), 0);
+
 /// As `write(2)`.
 ///
 /// # Safety
@@ -52,6 +74,10 @@ fn counted(fd: c_int, by_pair: impl FnOnce() -> isize) -> isize {
 pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: usize) -> isize {
     // SAFETY: as the caller promises.
     let by_pair = |_| unsafe { abi::write(fd, bytes, len) };
+    // SAFETY: as the caller promises.
+    if let Some(sent) = unsafe { datagram(fd, TO_PEER, NO_CONTROL, &[Part { base: bytes.cast(), len }], 0) } {
+        return sent;
+    }
     if !connections::is_noted(fd) {
         return by_pair(false);
     }
@@ -67,13 +93,18 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: usiz
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const Part, count: c_int) -> isize {
     // SAFETY: as the caller promises.
     let by_pair = |_| unsafe { abi::writev(fd, parts, count) };
-    let Some(len) =
-        usize::try_from(count).ok().filter(|len| (1..=abi::PARTS_MAX).contains(len) && connections::is_noted(fd))
+    let Some(len) = usize::try_from(count)
+        .ok()
+        .filter(|len| (1..=abi::PARTS_MAX).contains(len) && (connections::is_noted(fd) || datagrams::is_one(fd)))
     else {
         return counted(fd, || by_pair(false));
     };
     // SAFETY: as the caller promises.
     let all = unsafe { slice::from_raw_parts(parts, len) };
+    // SAFETY: as the caller promises.
+    if let Some(sent) = unsafe { datagram(fd, TO_PEER, NO_CONTROL, all, 0) } {
+        return sent;
+    }
     // SAFETY: as the caller promises.
     unsafe { sent(fd, all, by_pair) }
 }
@@ -86,6 +117,10 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const Part, count: c_i
 pub unsafe extern "C-unwind" fn send(fd: c_int, bytes: *const c_void, len: usize, flags: c_int) -> isize {
     // SAFETY: as the caller promises.
     let by_pair = |_| unsafe { abi::send(fd, bytes, len, flags) };
+    // SAFETY: as the caller promises.
+    if let Some(sent) = unsafe { datagram(fd, TO_PEER, NO_CONTROL, &[Part { base: bytes.cast(), len }], flags) } {
+        return sent;
+    }
     if !is_plain(fd, flags) {
         return by_pair(false);
     }
@@ -126,6 +161,10 @@ pub unsafe extern "C-unwind" fn sendto(
         // SAFETY: as the caller promises.
         unsafe { abi::sendto(fd, bytes, len, flags, to, to_len) }
     };
+    // SAFETY: as the caller promises.
+    if let Some(sent) = unsafe { datagram(fd, (to, to_len), NO_CONTROL, &[Part { base: bytes.cast(), len }], flags) } {
+        return sent;
+    }
     if !is_plain(fd, flags) {
         return by_pair(false);
     }
@@ -154,7 +193,14 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const MessageHead, 
         unsafe { abi::sendmsg(fd, message, flags) }
     };
     // SAFETY: as the caller promises.
-    let has_control = unsafe { gives_away(what) };
+    if let Some(sent) = unsafe { datagram_of(fd, what, flags) } {
+        return sent;
+    }
+    // SAFETY: as the caller promises.
+    let has_control = match unsafe { gives_away(what) } {
+        Ok(has_control) => has_control,
+        Err(Refused) => return -1,
+    };
     if has_control {
         forget(fd, Some(WhyLeft::Flag));
     }
@@ -170,16 +216,38 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const MessageHead, 
     unsafe { sent(fd, parts, by_pair) }
 }
 
+/// Sends a message as a datagram of the engine; `None`: it is no socket for such.
+///
+/// # Safety
+/// As `sendmsg(2)`.
+unsafe fn datagram_of(fd: c_int, message: &MessageHead, flags: c_int) -> Option<isize> {
+    if !datagrams::is_one(fd) {
+        return None;
+    }
+    let MessageHead { name, name_len, parts, parts_len, control, control_len, .. } = *message;
+    if parts_len > abi::PARTS_MAX {
+        abi::set_errno(abi::EMSGSIZE);
+        return Some(-1);
+    }
+    // SAFETY: as the caller promises.
+    let parts = if parts_len == 0 { &[] } else { unsafe { slice::from_raw_parts(parts, parts_len) } };
+    // SAFETY: as the caller promises.
+    unsafe { datagram(fd, (name, name_len), (control, control_len), parts, flags) }
+}
+
+/// A socket for datagrams cannot be given away: no other program takes heads off. `errno` says `EPERM`.
+struct Refused;
+
 /// Whether a message has control data. Descriptors in it go to another process, so connections among them go on by their pairs.
 ///
 /// # Safety
 /// The control data can be read.
-unsafe fn gives_away(message: &MessageHead) -> bool {
+unsafe fn gives_away(message: &MessageHead) -> Result<bool, Refused> {
     const HEAD: usize = size_of::<abi::ControlHead>();
     /// More descriptors than this go with no message (`include/net/scm.h SCM_MAX_FD`); so many heads are looked at, too.
     const MAX: usize = 253;
     if message.control.is_null() || message.control_len == 0 {
-        return false;
+        return Ok(false);
     }
     let mut at = 0;
     for _ in 0..MAX {
@@ -196,12 +264,39 @@ unsafe fn gives_away(message: &MessageHead) -> bool {
                 let place = message.control.wrapping_add(at + HEAD).cast::<c_int>().wrapping_add(nth);
                 // SAFETY: it lies in the control data, as above.
                 let fd = unsafe { place.read_unaligned() };
+                if datagrams::is_one(fd) {
+                    abi::set_errno(abi::EPERM);
+                    return Err(Refused);
+                }
                 forget(fd, Some(WhyLeft::Rights));
             }
         }
         at += head.len.next_multiple_of(size_of::<usize>());
     }
-    true
+    Ok(true)
+}
+
+/// Sends messages as datagrams of the engine, one after the other; how many went, or `None`: it is no socket for such.
+///
+/// # Safety
+/// As `sendmmsg(2)`.
+unsafe fn datagrams_of(fd: c_int, messages: *mut CountedMessage, count: usize, flags: c_int) -> Option<c_int> {
+    for nth in 0..count {
+        // SAFETY: the caller promises that there are so many, which no other thread uses now.
+        let one = unsafe { &mut *messages.wrapping_add(nth) };
+        // SAFETY: as the caller promises.
+        let sent = match unsafe { datagram_of(fd, &one.message, flags) } {
+            Some(sent) => sent,
+            None if nth == 0 => return None,
+            None => return Some(nth as c_int),
+        };
+        let Ok(len) = c_uint::try_from(sent) else {
+            // What was sent before counts (`net/socket.c __sys_sendmmsg`).
+            return Some(if nth > 0 { nth as c_int } else { -1 });
+        };
+        one.len = len;
+    }
+    Some(count as c_int)
 }
 
 /// As `sendmmsg(2)`.
@@ -216,12 +311,20 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     let all = count.min(abi::PARTS_MAX as c_uint) as usize;
+    if datagrams::is_one(fd) && !messages.is_null() {
+        // SAFETY: as the caller promises.
+        if let Some(sent) = unsafe { datagrams_of(fd, messages, all, flags) } {
+            return sent;
+        }
+    }
     for nth in 0..if messages.is_null() { 0 } else { all } {
         // SAFETY: the caller promises that there are so many.
         let one = unsafe { &(*messages.wrapping_add(nth)).message };
         // SAFETY: as the caller promises.
-        if unsafe { gives_away(one) } {
-            forget(fd, Some(WhyLeft::Flag));
+        match unsafe { gives_away(one) } {
+            Ok(true) => forget(fd, Some(WhyLeft::Flag)),
+            Ok(false) => {}
+            Err(Refused) => return -1,
         }
     }
     let _ = is_plain(fd, flags);
@@ -236,73 +339,4 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         lens.sum()
     });
     sent
-}
-
-/// As `sendfile(2)`.
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, offset: *mut i64, count: usize) -> isize {
-    // SAFETY: as the caller promises.
-    counted(to, || unsafe { abi::sendfile(to, from, offset, count) })
-}
-
-/// As `sendfile64(2)`.
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendfile64(to: c_int, from: c_int, offset: *mut i64, count: usize) -> isize {
-    // SAFETY: as the caller promises.
-    counted(to, || unsafe { abi::sendfile64(to, from, offset, count) })
-}
-
-/// As `splice(2)`.
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn splice(
-    from: c_int,
-    from_at: *mut i64,
-    to: c_int,
-    to_at: *mut i64,
-    len: usize,
-    flags: c_uint,
-) -> isize {
-    // SAFETY: as the caller promises.
-    counted(to, || unsafe { abi::splice(from, from_at, to, to_at, len, flags) })
-}
-
-/// As `pwritev2(2)`, which writes to a socket where the offset is -1.
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pwritev2(
-    fd: c_int,
-    parts: *const Part,
-    count: c_int,
-    offset: i64,
-    flags: c_int,
-) -> isize {
-    // SAFETY: as the caller promises.
-    counted(fd, || unsafe { abi::pwritev2(fd, parts, count, offset, flags) })
-}
-
-/// As `pwritev64v2(2)`.
-///
-/// # Safety
-/// As there.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pwritev64v2(
-    fd: c_int,
-    parts: *const Part,
-    count: c_int,
-    offset: i64,
-    flags: c_int,
-) -> isize {
-    // SAFETY: as the caller promises.
-    counted(fd, || unsafe { abi::pwritev64v2(fd, parts, count, offset, flags) })
 }

@@ -8,7 +8,7 @@
 //!   unmask), [`IrqHold`] (moderate it: hold it back for a time), [`Demand`] and [`DemandOnce`] (which news are wanted), [`Remainder`] (whether
 //!   a taker is at something), [`LazyTimer`] and [`Alarm`] (when a sleeper is called);
 //! * **queues**: [`List`] and [`Inbox`] (push one, take all), [`ReadyQueue`] (the same, each once at most),
-//!   [`spsc`] (bounded words), [`outbox`] (bytes of a program, beside a socket), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
+//!   [`spsc`] (bounded words), [`outbox`] (bytes of a program, beside a socket), [`record`] (heads of its datagrams), [`memif`] (the descriptor rings of memif), [`xsk`] (those of AF_XDP, with the kernel at the
 //!   other end);
 //! * **tables**: [`Published`] (a value that is replaced as a whole), [`FlowTable`] (a hash table of such lists);
 //! * **memory**: [`Mapping`], and [`Frame`]s in a [`FrameTable`]. A frame is the only handle to its bytes: it is
@@ -44,6 +44,9 @@ mod outboxes;
 mod owned;
 mod published;
 mod ready;
+pub mod record;
+#[cfg(all(test, not(loom)))]
+mod record_tests;
 mod remainder;
 mod sections;
 mod sleepers;

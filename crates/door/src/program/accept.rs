@@ -91,7 +91,11 @@ impl ServedProgram<'_> {
     fn listening(&mut self, token: u64) -> Option<&mut Listening> {
         match &mut self.sockets.get(token)?.behind {
             Behind::Listener(listening) => Some(listening),
-            Behind::Nothing | Behind::Place { .. } | Behind::Handshake { .. } | Behind::Connection(_) => None,
+            Behind::Nothing
+            | Behind::Place { .. }
+            | Behind::Handshake { .. }
+            | Behind::Connection(_)
+            | Behind::Datagrams(_) => None,
         }
     }
 

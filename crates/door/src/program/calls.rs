@@ -11,9 +11,9 @@ use napier_runtime::socket::TcpListener;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
-use super::ServedProgram;
 use super::socket::{Behind, Inode, ProgramSocket, inode, pair};
 use super::twin::{PORTS_MAX, twin_at};
+use super::{DatagramCalls, ServedProgram};
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
 use crate::limits;
 use crate::rules::options::KeptOptions;
@@ -66,6 +66,9 @@ impl ServedProgram<'_> {
             return self.of_library(held);
         }
         let Some(about) = self.about(held) else { return };
+        if self.sockets.get(about.token).is_some_and(|socket| matches!(socket.behind, Behind::Datagrams(_))) {
+            return DatagramCalls(self).take(what, about);
+        }
         match what {
             SocketCall::Socket => unreachable!("it is of no socket yet"),
             SocketCall::Bind => self.bind(about),
@@ -197,12 +200,22 @@ impl ServedProgram<'_> {
 
     /// The address that a call names, for a socket of a domain.
     pub(super) fn address(&mut self, held: &HeldSocketCall, is_v6: bool) -> Result<WrittenAddress, i32> {
-        let len = usize::try_from(held.int(2)).unwrap_or(usize::MAX);
+        self.address_at(held, (held.argument(1), held.int(2)), is_v6)
+    }
+
+    /// The same, where it stands and how long it is.
+    pub(super) fn address_at(
+        &mut self,
+        held: &HeldSocketCall,
+        (at, len): (u64, i32),
+        is_v6: bool,
+    ) -> Result<WrittenAddress, i32> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
         if len > ADDRESS_BYTES_MAX {
             return Err(libc::EINVAL);
         }
         let mut bytes = [0; ADDRESS_BYTES_MAX];
-        self.notifier.read(held, held.argument(1), &mut bytes[..len]).map_err(|_| libc::EFAULT)?;
+        self.notifier.read(held, at, &mut bytes[..len]).map_err(|_| libc::EFAULT)?;
         address::read(&bytes[..len], is_v6)
     }
 
@@ -239,16 +252,7 @@ impl ServedProgram<'_> {
 
     /// Takes a place for a socket.
     fn place(&mut self, token: u64, address: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
-        // Source: `net/ipv4/af_inet.c` `__inet_bind`.
-        if address.port() != 0 && address.port() < Notifier::unprivileged_ports() {
-            let may = Notifier::may_bind_service(held.tid());
-            if !self.notifier.is_waiting(held) {
-                return Err(libc::EINTR);
-            }
-            if !may {
-                return Err(libc::EACCES);
-            }
-        }
+        self.may_bind(address.port(), held)?;
         let is_wildcard = address.ip().is_unspecified();
         let (listener, twin) = match self.listener(token, address, held.tid()) {
             // The program may have closed what has the place, and this thread not have heard of it.
@@ -260,6 +264,20 @@ impl ServedProgram<'_> {
         }?;
         let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
         socket.behind = Behind::Place { listener, is_any: is_wildcard && address.port() == 0, twin };
+        Ok(())
+    }
+
+    /// Whether the thread may have a port. Source: `net/ipv4/af_inet.c` `__inet_bind`.
+    pub(super) fn may_bind(&self, port: u16, held: &HeldSocketCall) -> Result<(), i32> {
+        if port != 0 && port < Notifier::unprivileged_ports() {
+            let may = Notifier::may_bind_service(held.tid());
+            if !self.notifier.is_waiting(held) {
+                return Err(libc::EINTR);
+            }
+            if !may {
+                return Err(libc::EACCES);
+            }
+        }
         Ok(())
     }
 
@@ -314,6 +332,7 @@ impl ServedProgram<'_> {
         let About { held, token, copy } = about;
         let socket = self.sockets.get(token).expect("it was found");
         let (is_v6, options, (_, inode)) = (socket.is_v6, socket.options.clone(), socket.inode);
+        let kind = socket.kind();
         let domain = if is_v6 { libc::AF_INET6 } else { libc::AF_INET };
         let flags = if fcntl_getfl(&copy).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
             libc::SOCK_NONBLOCK
@@ -321,12 +340,12 @@ impl ServedProgram<'_> {
             0
         };
         // One that is bound to a wildcard has one, with the port.
-        let made = match socket.behind {
-            Behind::Place { twin: Some(ref twin), .. } => {
+        let made = match socket.twin() {
+            Some(twin) => {
                 let wanted = if flags == 0 { OFlags::empty() } else { OFlags::NONBLOCK };
                 fcntl_setfl(twin, wanted).map_err(io::Error::from).and_then(|()| twin.try_clone())
             }
-            _ => Notifier::kernel_socket(held.tid(), domain, libc::SOCK_STREAM | flags),
+            None => Notifier::kernel_socket(held.tid(), domain, kind | flags),
         };
         let close_on_exec = Notifier::closes_on_exec(held.tid(), held.int(0));
         // Programs that block watch nothing that they wait for themselves.

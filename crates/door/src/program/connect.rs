@@ -70,7 +70,11 @@ impl ServedProgram<'_> {
         // It keeps its port.
         let place = match std::mem::replace(&mut socket.behind, Behind::Nothing) {
             Behind::Place { listener, .. } => Some(listener),
-            Behind::Nothing | Behind::Listener(_) | Behind::Handshake { .. } | Behind::Connection(_) => None,
+            Behind::Nothing
+            | Behind::Listener(_)
+            | Behind::Handshake { .. }
+            | Behind::Connection(_)
+            | Behind::Datagrams(_) => None,
         };
         let far = Far::Near(end, place);
         socket.options.apply_to(&far);
@@ -150,7 +154,11 @@ impl ServedProgram<'_> {
     fn waits(&mut self, token: u64) -> Option<&mut Vec<HeldSocketCall>> {
         match &mut self.sockets.get(token)?.behind {
             Behind::Handshake { waits, .. } => Some(waits),
-            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Connection(_) => None,
+            Behind::Nothing
+            | Behind::Place { .. }
+            | Behind::Listener(_)
+            | Behind::Connection(_)
+            | Behind::Datagrams(_) => None,
         }
     }
 

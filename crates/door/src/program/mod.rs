@@ -4,6 +4,7 @@
 mod accept;
 mod calls;
 mod connect;
+mod datagrams;
 mod rings;
 mod send;
 mod settings;
@@ -62,6 +63,10 @@ struct ServedProgram<'n> {
     /// Connections with more to do.
     again: VecDeque<u64>,
     scratch: Box<[u8; CHUNK_BYTES]>,
+    /// A datagram and its head; empty until there is a socket for some.
+    record: Vec<u8>,
+    /// Bytes of datagrams that are left over.
+    left_bytes: usize,
     /// For bytes that are left over.
     room: Room,
     /// Connections that wait at all listeners.
@@ -76,6 +81,9 @@ struct ServedProgram<'n> {
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
 }
+
+/// What a program's thread does for its sockets for datagrams.
+struct DatagramCalls<'s, 'n>(&'s mut ServedProgram<'n>);
 
 /// Serves a program until nothing of it runs any more, or `stop` can be read; in the network namespace `place`, if it is another than the engine's. What it still calls is for [`Goodbye::let_all_go_on`].
 pub(crate) fn serve(
@@ -167,6 +175,8 @@ impl<'n> ServedProgram<'n> {
             errors: LastErrors::default(),
             again: VecDeque::new(),
             scratch: Box::new([0; CHUNK_BYTES]),
+            record: Vec::new(),
+            left_bytes: 0,
             room: Room::default(),
             waiting: 0,
             timed: Timed::default(),
@@ -227,6 +237,10 @@ impl<'n> ServedProgram<'n> {
             Behind::Connection(mut relay) => {
                 turn::note_left(&self.shown, &mut relay);
                 relay.close(&mut self.room);
+                Vec::new()
+            }
+            Behind::Datagrams(mut datagrams) => {
+                self.left_bytes -= datagrams.forget_left();
                 Vec::new()
             }
             Behind::Nothing | Behind::Place { .. } => Vec::new(),
@@ -290,11 +304,16 @@ impl<'n> ServedProgram<'n> {
             Behind::Listener(listening) => ("listening", listening.waiting.len()),
             Behind::Handshake { .. } => ("connecting", 0),
             Behind::Connection(_) => ("connected", 0),
+            Behind::Datagrams(datagrams) => (datagrams.state(), 0),
         };
         let peer = socket.peer();
         let napi_id = socket.stream().and_then(|stream| stream.getsockopt(SocketOption::IncomingNapiId).ok());
         let napi_id = napi_id.and_then(|id| u32::try_from(id).ok());
-        let is_fast = matches!(&socket.behind, Behind::Connection(relay) if relay.is_fast());
+        let is_fast = match &socket.behind {
+            Behind::Connection(relay) => relay.is_fast(),
+            Behind::Datagrams(_) => true,
+            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Handshake { .. } => false,
+        };
         let view = SocketView {
             program: self.name.clone(),
             pid: socket.seen.0,

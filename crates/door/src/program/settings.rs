@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier};
 use napier_ring::outbox::{ASK_LOOK, ASK_MEMORY, ASK_RING};
-use napier_runtime::socket::{SocketOption, TcpInfo, TcpStream};
+use napier_ring::record::{ASK_DATAGRAMS, ASK_STATE};
+use napier_runtime::socket::{MtuDiscovery, SocketOption, TcpInfo, TcpStream, UdpSocket};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
-use super::ServedProgram;
 use super::calls::About;
 use super::socket::Behind;
+use super::{DatagramCalls, ServedProgram};
 use crate::address;
 use crate::limits;
 use crate::near::NearEnd;
@@ -51,6 +52,34 @@ impl KeptOptions {
         for set in self.of_pair() {
             // The other end took it.
             let _ = Notifier::set_option(theirs, set.level, set.name, set.value());
+        }
+    }
+
+    /// Sets on a socket for datagrams what was set on its program's.
+    pub(super) fn apply_to_datagrams(&self, socket: &UdpSocket) {
+        let int = |level, name| self.int(level, name);
+        let byte = |level, name| u8::try_from(int(level, name)).ok();
+        // Values that it does not take leave it as it is by default; so do those that were never set.
+        let _ = byte(libc::IPPROTO_IP, libc::IP_TOS).map(|tos| socket.set_tos(tos));
+        let _ = byte(libc::IPPROTO_IPV6, libc::IPV6_TCLASS).map(|class| socket.set_tclass_v6(class));
+        let _ = byte(libc::IPPROTO_IP, libc::IP_TTL).map(|ttl| socket.set_ttl(ttl.into()));
+        let _ = byte(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS).map(|hops| socket.set_unicast_hops_v6(hops.into()));
+        let errors = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
+        socket.set_recverr(errors.iter().any(|(level, name)| int(*level, *name) != 0));
+        let discovery = [(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)];
+        if let Some((level, name)) = discovery.iter().find(|(level, name)| self.is_set(*level, *name)) {
+            let wanted = match int(*level, *name) {
+                libc::IP_PMTUDISC_DONT => MtuDiscovery::Dont,
+                libc::IP_PMTUDISC_DO => MtuDiscovery::Do,
+                libc::IP_PMTUDISC_PROBE => MtuDiscovery::Probe,
+                _ => MtuDiscovery::Want,
+            };
+            let _ = socket.set_mtu_discovery(wanted);
+        }
+        for (name, option) in [(libc::SO_RCVBUF, SocketOption::RcvBuf), (libc::SO_SNDBUF, SocketOption::SndBuf)] {
+            if let Some(bytes) = self.buffer(name) {
+                let _ = socket.setsockopt(option, i32::try_from(bytes).unwrap_or(i32::MAX));
+            }
         }
     }
 
@@ -207,6 +236,12 @@ impl ServedProgram<'_> {
                     self.give_ring(about);
                 }
             }
+            ASK_DATAGRAMS => DatagramCalls(self).make(held),
+            ASK_STATE => {
+                if let Some(about) = self.about(held) {
+                    DatagramCalls(self).tell_state(about);
+                }
+            }
             // The turn looks at them.
             ASK_LOOK => self.answer(held, Ok(0)),
             _ => self.answer(held, Err(libc::ENOPROTOOPT)),
@@ -302,7 +337,7 @@ const fn tcp_state(behind: &Behind) -> u8 {
     match behind {
         Behind::Connection(_) => 1,
         Behind::Handshake { .. } => 2,
-        Behind::Nothing | Behind::Place { .. } => 7,
+        Behind::Nothing | Behind::Place { .. } | Behind::Datagrams(_) => 7,
         Behind::Listener(_) => 10,
     }
 }

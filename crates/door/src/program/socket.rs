@@ -10,6 +10,7 @@ use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
+use crate::datagrams::Datagrams;
 use crate::limits::SOCKETS_MAX;
 use crate::near::{NearEnd, NearListener};
 use crate::relay::{Far, Relay};
@@ -38,6 +39,8 @@ pub(super) enum Behind {
         waits: Vec<HeldSocketCall>,
     },
     Connection(Box<Relay>),
+    /// Of UDP.
+    Datagrams(Box<Datagrams>),
 }
 
 /// A connection that waits.
@@ -88,7 +91,8 @@ impl ProgramSocket {
 
     pub(super) const fn stage(&self) -> Stage {
         match &self.behind {
-            Behind::Nothing => Stage::Fresh,
+            // The table is of TCP.
+            Behind::Nothing | Behind::Datagrams(_) => Stage::Fresh,
             // A twin has the port as well: the kernel can send from it.
             Behind::Place { is_any, twin, .. } => Stage::Bound { is_any: *is_any || twin.is_some() },
             Behind::Listener(_) => Stage::Listening,
@@ -104,6 +108,7 @@ impl ProgramSocket {
             Behind::Listener(listening) => listening.listener.local_addr().ok(),
             Behind::Handshake { stream, .. } => stream.local_addr().ok(),
             Behind::Connection(relay) => relay.far.local(),
+            Behind::Datagrams(datagrams) => datagrams.local(),
         }
     }
 
@@ -112,6 +117,7 @@ impl ProgramSocket {
         match &self.behind {
             Behind::Connection(relay) => relay.far.peer(),
             Behind::Handshake { stream, .. } => stream.peer_addr().ok(),
+            Behind::Datagrams(datagrams) => datagrams.peer,
             Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) => None,
         }
     }
@@ -120,7 +126,11 @@ impl ProgramSocket {
     pub(super) fn near(&self) -> Option<&NearEnd> {
         match &self.behind {
             Behind::Connection(relay) => relay.far.near(),
-            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Handshake { .. } => None,
+            Behind::Nothing
+            | Behind::Place { .. }
+            | Behind::Listener(_)
+            | Behind::Handshake { .. }
+            | Behind::Datagrams(_) => None,
         }
     }
 
@@ -142,7 +152,7 @@ impl ProgramSocket {
                 waits.remove(waits.iter().position(is_it)?);
                 Some(libc::EINPROGRESS)
             }
-            Behind::Nothing | Behind::Place { .. } | Behind::Connection(_) => None,
+            Behind::Nothing | Behind::Place { .. } | Behind::Connection(_) | Behind::Datagrams(_) => None,
         }
     }
 
@@ -161,10 +171,16 @@ impl ProgramSocket {
         builder.bind(netns, address)
     }
 
+    /// What the kernel calls its type.
+    pub(super) const fn kind(&self) -> i32 {
+        if matches!(self.behind, Behind::Datagrams(_)) { libc::SOCK_DGRAM } else { libc::SOCK_STREAM }
+    }
+
     pub(super) fn twin(&self) -> Option<&OwnedFd> {
         match &self.behind {
             Behind::Place { twin, .. } => twin.as_ref(),
             Behind::Listener(listening) => listening.twin.as_ref(),
+            Behind::Datagrams(datagrams) => datagrams.twin.as_ref(),
             Behind::Nothing | Behind::Handshake { .. } | Behind::Connection(_) => None,
         }
     }
@@ -173,14 +189,19 @@ impl ProgramSocket {
         match &self.behind {
             Behind::Handshake { stream, .. } => Some(stream),
             Behind::Connection(relay) => relay.far.stream(),
-            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) => None,
+            Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Datagrams(_) => None,
         }
     }
 }
 
 /// A new pair: the program's end, the engine's, and the inode of the former.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, Inode)> {
-    let (theirs, own) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    pair_of(SocketType::STREAM)
+}
+
+/// The same of another type.
+pub(super) fn pair_of(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd, Inode)> {
+    let (theirs, own) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     let inode = inode(&theirs)?;
     Ok((theirs, own, inode))
 }

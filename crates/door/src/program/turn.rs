@@ -9,9 +9,9 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::ServedProgram;
 use super::socket::{Behind, inode};
 use super::twin::OF_TWIN;
+use super::{DatagramCalls, ServedProgram};
 use crate::limits;
 use crate::relay::{CHUNK_BYTES, Flow, Relay};
 use crate::view::ShownProgram;
@@ -79,7 +79,10 @@ impl ServedProgram<'_> {
                             // It would be ready for ever.
                             epoll::delete(&self.epoll, &*self.notifier)?;
                             // No process is left that could make a call on them, whoever has their other ends.
-                            self.sockets.unconnected().into_iter().for_each(|token| self.remove(token));
+                            for token in self.sockets.unconnected() {
+                                DatagramCalls(self).drain(token);
+                                self.remove(token);
+                            }
                         }
                     }
                     token => self.pair_event(token, flags),
@@ -91,6 +94,7 @@ impl ServedProgram<'_> {
             for _ in 0..self.again.len() {
                 let token = self.again.pop_front().expect("it was counted");
                 self.pump(token);
+                DatagramCalls(self).pump(token);
             }
             self.end_waits();
             if self.is_over {
@@ -185,6 +189,7 @@ impl ServedProgram<'_> {
                 relay.net_says(events);
                 self.pump(token);
             }
+            Behind::Datagrams(_) => DatagramCalls(self).pump(token),
             Behind::Nothing | Behind::Place { .. } => {}
         }
     }
@@ -192,6 +197,7 @@ impl ServedProgram<'_> {
     /// The engine's end of a pair has something, or a listener of the kernel.
     fn pair_event(&mut self, token: u64, events: EventFlags) {
         if token & OF_TWIN != 0 {
+            DatagramCalls(self).pump(token & !OF_TWIN);
             return self.take_connections(token & !OF_TWIN);
         }
         if token & OF_NEAR != 0 {
@@ -202,6 +208,10 @@ impl ServedProgram<'_> {
             Behind::Connection(relay) => {
                 relay.pair_says(events);
                 self.pump(token);
+            }
+            Behind::Datagrams(datagrams) => {
+                datagrams.pair_says(events);
+                DatagramCalls(self).pump(token);
             }
             // A half that has ended before there is a connection is found when there is one.
             Behind::Nothing | Behind::Place { .. } | Behind::Listener(_) | Behind::Handshake { .. } => {

@@ -23,7 +23,7 @@ pub(super) const PORTS_MAX: usize = 16;
 /// `EADDRINUSE`.
 pub(super) fn twin_at(socket: &ProgramSocket, tid: u32, address: SocketAddr) -> Result<Option<OwnedFd>, i32> {
     let domain = if socket.is_v6 { libc::AF_INET6 } else { libc::AF_INET };
-    let Ok(twin) = Notifier::kernel_socket(tid, domain, libc::SOCK_STREAM | libc::SOCK_NONBLOCK) else {
+    let Ok(twin) = Notifier::kernel_socket(tid, domain, socket.kind() | libc::SOCK_NONBLOCK) else {
         return Ok(None);
     };
     for set in socket.options.all() {

@@ -8,6 +8,7 @@
 //!   \--bind or connect to what is not the engine's--> the kernel's socket in its place (gone from here)
 //! ```
 
+pub(crate) mod datagrams;
 #[cfg(test)]
 mod kernel_tests;
 pub(crate) mod options;

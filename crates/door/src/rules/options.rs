@@ -105,6 +105,8 @@ pub(crate) fn name_of(level: i32, name: i32) -> Cow<'static, str> {
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) => "SO_ATTACH_REUSEPORT_CBPF",
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF) => "SO_ATTACH_REUSEPORT_EBPF",
         (libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) => "SO_INCOMING_NAPI_ID",
+        (libc::IPPROTO_UDP, 103) => "UDP_SEGMENT",
+        (libc::IPPROTO_UDP, 104) => "UDP_GRO",
         (libc::IPPROTO_TCP, libc::TCP_ULP) => "TCP_ULP",
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => "TCP_FASTOPEN",
         (libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT) => "TCP_FASTOPEN_CONNECT",
@@ -187,6 +189,11 @@ impl KeptOptions {
         self.find(level, name).map_or_else(|| default(level, name), Set::int)
     }
 
+    /// Whether it was set at all.
+    pub(crate) fn is_set(&self, level: i32, name: i32) -> bool {
+        self.find(level, name).is_some()
+    }
+
     fn is_on(&self, level: i32, name: i32) -> bool {
         self.int(level, name) != 0
     }
@@ -255,6 +262,7 @@ const fn default(level: i32, name: i32) -> i32 {
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => KEEP_INTERVAL_S,
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => KEEP_PROBES,
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => 1,
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => 1,
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => 64,
         _ => 0,
     }

@@ -56,6 +56,15 @@ impl Reach {
         if (on_link || beyond) && self.wants(address) { Whose::Engine } else { Whose::Kernel }
     }
 
+    /// Where a datagram leads: as a connection, but that groups and broadcasts are the kernel's.
+    pub(crate) fn of_datagram(&self, address: IpAddr) -> Whose {
+        let is_for_many = match plain(address) {
+            IpAddr::V4(four) => four.is_multicast() || four == Ipv4Addr::BROADCAST,
+            IpAddr::V6(six) => six.is_multicast(),
+        };
+        if is_for_many { Whose::Kernel } else { self.of_peer(address) }
+    }
+
     fn wants(&self, address: IpAddr) -> bool {
         self.peers.is_empty() || self.peers.iter().any(|(network, prefix)| is_within(*network, *prefix, address))
     }

@@ -1,5 +1,6 @@
 //! Programs by the fast door: their bytes go by two ways, and come out in their order whatever they do in the middle.
 
+mod datagrams;
 mod engine;
 mod figures;
 
