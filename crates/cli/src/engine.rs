@@ -173,12 +173,14 @@ fn ss(args: &SsArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let address = |address: Option<std::net::SocketAddr>| address.map_or("-".to_owned(), |address| address.to_string());
-    let head = ["PROGRAM", "PID", "DOOR", "MODE", "QUEUE", "STATE", "LOCAL", "PEER", "WAITING"].map(str::to_owned);
+    let head =
+        ["PROGRAM", "PID", "PROTOCOL", "DOOR", "MODE", "QUEUE", "STATE", "LOCAL", "PEER", "WAITING"].map(str::to_owned);
     let rows = sockets.iter().map(|view| {
         let program = view.program.rsplit('/').next().unwrap_or_default();
         [
             program.to_owned(),
             view.pid.to_string(),
+            view.protocol.clone(),
             view.door.clone(),
             view.mode.clone().unwrap_or_else(|| "-".to_owned()),
             view.queue.map_or("-".to_owned(), |queue| queue.to_string()),
@@ -223,6 +225,17 @@ pub(crate) fn explained(view: &ProgramView) -> Vec<String> {
             in_brackets(&counts.demotions),
             counts.fast_bytes,
             counts.pair_bytes
+        ));
+    }
+    if counts.datagram_sockets > 0 {
+        let lost = &counts.datagrams_lost;
+        lines.push(format!(
+            "{program}: UDP sockets by the fast door: {}; datagrams sent {}, received {}, lost in the door {}{}",
+            counts.datagram_sockets,
+            counts.datagrams_out,
+            counts.datagrams_in,
+            lost.sum(),
+            in_brackets(lost)
         ));
     }
     if counts.watches_moved > 0 {

@@ -8,19 +8,23 @@
 //!
 //! One datagram is left over at most, if the engine's socket has no room for it; what comes stays in the sockets' own queues until the pair takes it.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd, OwnedFd};
+mod heads;
 
-use napier_ring::record::{
-    HAS_OWN, HAS_PEER, HAS_TOS, HAS_TTL, HEAD_BYTES, PAYLOAD_BYTES_MAX, RecordHead, RecordKind, RecordPeer,
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use napier_ring::record::{HAS_OWN, HAS_PEER, HAS_TOS, HAS_TTL, HEAD_BYTES, PAYLOAD_BYTES_MAX, RecordHead, RecordKind};
 use napier_runtime::socket::{RecvMeta, SendMeta, UdpSocket};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, recvfrom, send, sendto};
 
+pub(crate) use heads::address_of;
+use heads::{bytes_of, ip_of, is_over, peer_of, tell};
+
 use crate::limits::BYTES_MAX;
+use crate::near_datagrams::NearSocket;
 use crate::rules::reach::{Reach, Whose};
 
 /// Bytes that a message may have, and one more, which tells a longer one.
@@ -32,7 +36,6 @@ const TURN_MAX: usize = 64;
 const NO_HEAD: &str = "written past the library";
 const UNBOUND: &str = "sent before it has an address";
 const NO_ROOM: &str = "more than bytes in the door (64 MiB)";
-const OWN_ADDRESS: &str = "to the engine's own address";
 const NO_WAY: &str = "to an address that is not the engine's";
 
 /// How it goes on.
@@ -75,6 +78,8 @@ pub(crate) struct Datagrams {
     /// Of a wildcard, as long as it has no peer.
     pub(crate) twin: Option<OwnedFd>,
     pub(crate) peer: Option<SocketAddr>,
+    /// What programs on this engine send by its own addresses.
+    pub(crate) near: Option<NearSocket>,
     /// What programs want to be told of each datagram: flags of heads.
     pub(crate) tells: u16,
     /// A message that the engine had no room for.
@@ -83,6 +88,8 @@ pub(crate) struct Datagrams {
     is_full: bool,
     /// The program has closed its end.
     is_over: bool,
+    /// Its peer is another program on the engine.
+    is_near: bool,
 }
 
 impl Datagrams {
@@ -93,15 +100,34 @@ impl Datagrams {
             bound: None,
             twin: None,
             peer: None,
+            near: None,
             tells: 0,
             left: None,
             is_full: false,
             is_over: false,
+            is_near: false,
         }
     }
 
     pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.socket.as_ref()?.local_addr().ok()
+        let local = self.socket.as_ref()?.local_addr().ok()?;
+        let of_peer = self.peer.filter(|_| self.is_near && local.ip().is_unspecified());
+        Some(of_peer.map_or(local, |peer| SocketAddr::new(peer.ip(), local.port())))
+    }
+
+    /// Hears a peer alone from now on, and nothing that arrives at the kernel.
+    ///
+    /// # Errors
+    /// Of `errno(3)`.
+    pub(crate) fn connect(&mut self, peer: SocketAddr, is_near: bool) -> Result<(), i32> {
+        // By port 0 programs ask which address leads there; nothing is sent to it.
+        let there = if peer.port() == 0 { SocketAddr::new(peer.ip(), 1) } else { peer };
+        if let Some(socket) = self.socket.as_ref().filter(|_| !is_near) {
+            socket.connect(there).map_err(|error| error.raw_os_error().unwrap_or(libc::ENETUNREACH))?;
+        }
+        (self.peer, self.twin, self.is_near) = (Some(peer), None, is_near);
+        self.near.iter().for_each(|near| near.connect(Some(peer)));
+        Ok(())
     }
 
     pub(crate) const fn state(&self) -> &'static str {
@@ -130,7 +156,7 @@ impl Datagrams {
             // What it sent before leaves still.
             return out;
         }
-        let into = [self.inward(turn), self.inward_of_twin(turn)];
+        let into = [self.inward(turn), self.inward_of_twin(turn), self.inward_of_near(turn)];
         if into.contains(&DatagramFlow::Closed) {
             return DatagramFlow::Closed;
         }
@@ -191,8 +217,15 @@ impl Datagrams {
 
     fn send(&self, head: &RecordHead, payload: &[u8], reach: &Reach, own: &OwnedFd) -> Result<(), NotSent> {
         let Some(socket) = &self.socket else { return Err(NotSent::Lost(UNBOUND, libc::EDESTADDRREQ)) };
-        let to = if head.has(HAS_PEER) { Some(self.address(&head.peer)?) } else { None };
+        let to = if head.has(HAS_PEER) {
+            Some(address_of(&head.peer, self.is_v6).ok_or(NotSent::Told(libc::EAFNOSUPPORT))?)
+        } else {
+            None
+        };
         let Some(goes_to) = to.or(self.peer) else { return Err(NotSent::Told(libc::EDESTADDRREQ)) };
+        if goes_to.port() == 0 {
+            return Err(NotSent::Told(libc::EINVAL));
+        }
         if reach.of_datagram(goes_to.ip()) == Whose::Kernel {
             let Some(twin) = &self.twin else { return Err(NotSent::Lost(NO_WAY, libc::ENETUNREACH)) };
             return match sendto(twin, payload, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &goes_to) {
@@ -201,8 +234,10 @@ impl Datagrams {
                 Err(error) => Err(NotSent::Told(error.raw_os_error())),
             };
         }
-        if reach.is_own(goes_to.ip()) {
-            return Err(NotSent::Lost(OWN_ADDRESS, libc::EHOSTUNREACH));
+        if let Some(near) = self.near.as_ref().filter(|_| reach.is_own(goes_to.ip())) {
+            let sent = near.send(goes_to, payload);
+            // Who has no peer hears nothing of it (`net/ipv4/udp.c __udp4_lib_err`).
+            return sent.or_else(|error| if self.peer.is_some() { Err(NotSent::Told(error)) } else { Ok(()) });
         }
         let mut meta = to.map_or_else(SendMeta::default, SendMeta::to);
         if head.has(HAS_OWN) {
@@ -225,21 +260,12 @@ impl Datagrams {
         }
     }
 
-    /// An address of a head, for a socket of this domain.
-    fn address(&self, peer: &RecordPeer) -> Result<SocketAddr, NotSent> {
-        let ip = ip_of(peer.is_v6, &peer.address);
-        match ip {
-            IpAddr::V4(four) if self.is_v6 => Ok(SocketAddr::new(four.to_ipv6_mapped().into(), peer.port)),
-            IpAddr::V4(_) => Ok(SocketAddr::new(ip, peer.port)),
-            IpAddr::V6(six) if self.is_v6 => Ok(SocketAddrV6::new(six, peer.port, 0, peer.scope).into()),
-            IpAddr::V6(_) => Err(NotSent::Told(libc::EAFNOSUPPORT)),
-        }
-    }
-
     /// What arrives at the engine's socket.
     fn inward(&mut self, turn: &mut DatagramTurn<'_>) -> DatagramFlow {
         for _ in 0..TURN_MAX {
-            let Some(socket) = self.socket.as_ref().filter(|_| !self.is_full) else { return DatagramFlow::Idle };
+            let Some(socket) = self.socket.as_ref().filter(|_| !self.is_full && !self.is_near) else {
+                return DatagramFlow::Idle;
+            };
             // It stays where it is until the pair has taken it.
             let meta = match socket.peek_msg(&mut turn.record[HEAD_BYTES..]) {
                 Ok(meta) => meta,
@@ -257,12 +283,12 @@ impl Datagrams {
                 Err(flow) => return flow,
             }
             let Some(socket) = &self.socket else { return DatagramFlow::Idle };
-            // Again if there is an error to be told first.
-            while let Err(error) = socket.recv(&mut []) {
-                if [Some(libc::EAGAIN), Some(libc::ESHUTDOWN)].contains(&error.raw_os_error()) {
-                    break;
+            // An error that came meanwhile is told first: then once more.
+            for _ in 0..2 {
+                match socket.recv(&mut []) {
+                    Ok(_) => break,
+                    Err(error) => tell(turn.own, error.raw_os_error().unwrap_or(libc::EIO)),
                 }
-                tell(turn.own, error.raw_os_error().unwrap_or(libc::EIO));
             }
         }
         DatagramFlow::More
@@ -299,6 +325,32 @@ impl Datagrams {
         DatagramFlow::More
     }
 
+    /// What other programs on the engine send.
+    fn inward_of_near(&mut self, turn: &mut DatagramTurn<'_>) -> DatagramFlow {
+        for _ in 0..TURN_MAX {
+            let next = self.near.as_ref().filter(|_| !self.is_full).and_then(NearSocket::receive);
+            let Some(next) = next else { return DatagramFlow::Idle };
+            let shown = |ip: IpAddr| match ip {
+                IpAddr::V4(four) if self.is_v6 => four.to_ipv6_mapped().into(),
+                ip => ip,
+            };
+            let mut head = RecordHead::new(RecordKind::Datagram);
+            let from = SocketAddr::new(shown(next.from.ip()), next.from.port());
+            (head.flags, head.peer, head.own) = (HAS_PEER | self.tells, peer_of(from), bytes_of(shown(next.to)));
+            // As over loopback.
+            head.ttl = 64;
+            let len = next.payload.len().min(PAYLOAD_BYTES_MAX);
+            turn.record[HEAD_BYTES..HEAD_BYTES + len].copy_from_slice(&next.payload[..len]);
+            if let Err(flow) = self.hand_in(turn, &head, len) {
+                if let Some(near) = &self.near {
+                    near.put_back(next);
+                }
+                return flow;
+            }
+        }
+        DatagramFlow::More
+    }
+
     /// Gives the program a payload that stands in the record.
     fn hand_in(&mut self, turn: &mut DatagramTurn<'_>, head: &RecordHead, len: usize) -> Result<(), DatagramFlow> {
         turn.record[..HEAD_BYTES].copy_from_slice(&head.to_bytes());
@@ -327,48 +379,12 @@ impl Datagrams {
     }
 }
 
-/// Tells the program's next call that receives of an error; it hears nothing if the pair is full.
-fn tell(own: &OwnedFd, error: i32) {
-    let errno = u16::try_from(error).unwrap_or(libc::EIO as u16);
-    let head = RecordHead { errno, ..RecordHead::new(RecordKind::Error) };
-    let _ = send(own, &head.to_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-}
-
 /// Why a datagram was not sent.
 enum NotSent {
     NoRoom,
     /// The door has no way for it.
     Lost(&'static str, i32),
     Told(i32),
-}
-
-/// Whether the program has closed its end.
-pub(crate) fn is_over(own: impl AsFd) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut asked = [PollFd::new(&own, PollFlags::RDHUP)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&now)).is_ok_and(|_| asked[0].revents().contains(PollFlags::HUP))
-}
-
-fn ip_of(is_v6: bool, bytes: &[u8; 16]) -> IpAddr {
-    if is_v6 {
-        return Ipv6Addr::from(*bytes).into();
-    }
-    Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into()
-}
-
-fn bytes_of(ip: IpAddr) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    match ip {
-        IpAddr::V4(four) => bytes[..4].copy_from_slice(&four.octets()),
-        IpAddr::V6(six) => bytes = six.octets(),
-    }
-    bytes
-}
-
-fn peer_of(from: SocketAddr) -> RecordPeer {
-    let scope = if let SocketAddr::V6(six) = from { six.scope_id() } else { 0 };
-    RecordPeer { is_v6: from.is_ipv6(), port: from.port(), scope, address: bytes_of(from.ip()) }
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
-//! Calls as a program might make them, with any arguments and any memory, driven by bytes, against the rules of the door; and what a client may say
-//! to it. System calls are not made here.
+//! Calls as a program might make them, with any arguments and any memory, driven by bytes, against the rules of the door; what it may write to a pair
+//! of datagrams; and what a client may say to the door. System calls are not made here.
 
 use std::net::SocketAddr;
 
+use napier_ring::record::{HAS_OWN, HAS_TOS, HAS_TTL, HEAD_BYTES, RecordHead, RecordKind};
+
 use crate::address::{self, ADDRESS_BYTES_MAX, WrittenAddress};
+use crate::datagrams::address_of;
+use crate::rules::datagrams::{self, DatagramRule};
 use crate::rules::options::{KeptOptions, OptionRule, name_of, rule};
 use crate::rules::reach::{Reach, Whose};
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
@@ -66,6 +70,7 @@ impl<'s> Script<'s> {
 /// If the door does what it must not: that is the finding.
 pub fn fuzz_calls(script: &[u8]) {
     said(script);
+    heads(script);
     let reach = Reach {
         addresses: vec![
             ("192.0.2.10".parse().expect("an address"), 24),
@@ -114,6 +119,22 @@ fn said(bytes: &[u8]) {
         assert!(serde_json::from_slice::<DoorRequest>(&again).is_ok());
     }
     let _ = serde_json::from_slice::<DoorReply>(bytes);
+}
+
+/// What a program writes to the pair of a socket for datagrams is a head, each byte of which means something, or none.
+fn heads(bytes: &[u8]) {
+    let mut whole = RecordHead::new(RecordKind::Datagram).to_bytes();
+    // Most of it is right, so that what follows is reached.
+    whole.iter_mut().skip(4).zip(bytes).for_each(|(to, from)| *to = *from);
+    for message in [bytes, &whole] {
+        let Some(head) = RecordHead::from_bytes(message) else { continue };
+        assert_eq!(head.to_bytes(), message[..HEAD_BYTES]);
+        for is_v6 in [false, true] {
+            let address = address_of(&head.peer, is_v6);
+            assert!(address.is_none_or(|address| address.port() == head.peer.port && address.is_ipv6() == is_v6));
+            assert_eq!(address.is_none(), head.peer.is_v6 && !is_v6);
+        }
+    }
 }
 
 /// A call after which the socket is as before, or in that stage.
@@ -194,6 +215,12 @@ fn hand_over(socket: &mut Modelled, why: &'static str, counts: &mut DoorCounts) 
 
 fn set(socket: &mut Modelled, script: &mut Script<'_>, counts: &mut DoorCounts) {
     let (level, name, value) = (script.int(), script.int(), script.bytes());
+    match datagrams::rule(level, name) {
+        DatagramRule::Refuse(error) => assert!(error > 0),
+        DatagramRule::Told => _ = datagrams::told(level, name, socket.is_v6, &socket.options),
+        DatagramRule::OfPair | DatagramRule::Engine | DatagramRule::Kept | DatagramRule::Kernel => {}
+    }
+    assert_eq!(socket.options.tells() & !(HAS_OWN | HAS_TOS | HAS_TTL), 0);
     match rule(level, name) {
         OptionRule::Refuse(error) => {
             assert!(error > 0);

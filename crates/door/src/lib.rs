@@ -12,7 +12,7 @@
 //! | `rules` | which call in which state gives which answer; which addresses and options are whose |
 //! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
 //! | `datagrams` | datagrams both ways, each with a head (the fast door alone) |
-//! | `near` | connections between programs on one engine |
+//! | `near`, `near_datagrams` | connections and datagrams between programs on one engine |
 //! | `program` | the thread of one program, which carries both out |
 //! | `server`, `client`, `wire` | the door itself: programs come in, sockets are shown |
 //! | `container` | programs that a runtime of containers brings |
@@ -30,6 +30,7 @@ mod datagrams;
 mod fuzz;
 mod limits;
 mod near;
+mod near_datagrams;
 mod program;
 mod relay;
 mod rules;

@@ -194,7 +194,7 @@ impl NearBell {
         Ok(Self { fd, rung: Mutex::default() })
     }
 
-    fn ring(&self, token: u64) {
+    pub(crate) fn ring(&self, token: u64) {
         locked(&self.rung).insert(token);
         // If it has no room it is readable.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());

@@ -118,7 +118,8 @@ impl Door {
         listen(&listener, 64).map_err(io::Error::from)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let stop = Arc::new(stop);
-        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users, near: Arc::default() });
+        let (near, near_datagrams) = Default::default();
+        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users, near, near_datagrams });
         let inside = Arc::new(Within {
             offer,
             programs: Mutex::default(),

@@ -15,7 +15,10 @@ pub struct SocketView {
     pub program: String,
     /// The process that made it or was seen with it last; 0 if it is not to be seen from the engine.
     pub pid: u32,
-    /// By which door its bytes go: `slow`, through the pair; `fast`, from the program through a ring where the engine is awake.
+    /// `tcp` or `udp`.
+    #[serde(default = "tcp")]
+    pub protocol: String,
+    /// By which door its bytes go: `slow`, through the pair; `fast`, from the program through a ring where the engine is awake; datagrams, by the library in it.
     pub door: String,
     /// How the thread of its program polls, by the names of `compare`, if that was chosen.
     pub mode: Option<String>,
@@ -23,7 +26,7 @@ pub struct SocketView {
     pub queue: Option<u32>,
     /// NAPI instance of that queue; 0 if no packet has come.
     pub napi_id: u32,
-    /// `fresh`, `bound`, `listening`, `connecting`, `connected`.
+    /// `fresh`, `bound`, `listening`, `connecting`, `connected`; of UDP `fresh`, `bound`, `connected`.
     pub state: String,
     /// Its own address, if it has one.
     pub local: Option<SocketAddr>,
@@ -31,6 +34,11 @@ pub struct SocketView {
     pub peer: Option<SocketAddr>,
     /// Connections that wait to be accepted, of one that listens.
     pub waiting: usize,
+}
+
+/// What an engine shows that does not say: it has no others.
+fn tcp() -> String {
+    "tcp".to_owned()
 }
 
 /// How often something was, by name; names of options are made of what programs say, so they are bounded ([`Tally::NAMES_MAX`]).

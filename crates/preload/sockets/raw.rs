@@ -50,6 +50,7 @@ mod call {
 ///
 /// # Safety
 /// As the call.
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "one of them is done, and each asks for the same")]
 unsafe fn of_datagrams(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
     let (fd, flags) = (a as c_int, d as c_int);
     let (bytes, into, len) = (at::<c_void>(b as usize), at_mut::<c_void>(b as usize), c as usize);

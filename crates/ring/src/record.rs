@@ -102,7 +102,7 @@ impl RecordHead {
 
     /// As it stands in a message.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; HEAD_BYTES] {
+    pub fn to_bytes(self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         let family = if self.peer.is_v6 { AF_INET6 } else { AF_INET };
         bytes[0..4].copy_from_slice(&MAGIC.to_ne_bytes());

@@ -33,7 +33,8 @@ fn rows(shown: &ShownEngine) -> Vec<ProgramRow> {
 fn row(shown: &ShownEngine, name: &str) -> ProgramRow {
     let programs: Vec<_> = shown.programs.iter().filter(|program| program.program == name).collect();
     let sockets: Vec<_> = shown.sockets.iter().filter(|socket| socket.program == name).collect();
-    let in_state = |state: &str| sockets.iter().filter(|socket| socket.state == state).count() as u64;
+    let of = |protocol: &'static str| sockets.iter().filter(move |socket| socket.protocol == protocol);
+    let in_state = |state: &str| of("tcp").filter(|socket| socket.state == state).count() as u64;
     let words = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(",");
     let queues: BTreeSet<u32> = sockets.iter().filter_map(|socket| socket.queue).collect();
     let sum =
@@ -48,6 +49,8 @@ fn row(shown: &ShownEngine, name: &str) -> ProgramRow {
         listening: in_state("listening"),
         connected: in_state("connected"),
         waiting: sockets.iter().map(|socket| socket.waiting as u64).sum(),
+        udp: of("udp").count() as u64,
+        datagrams: sum(|counts| counts.datagrams_out + counts.datagrams_in),
         accepted: sum(|counts| counts.accepted),
         opened: sum(|counts| counts.connected),
         held: sum(|counts| counts.held),
@@ -66,6 +69,7 @@ mod tests {
         SocketView {
             program: program.to_owned(),
             pid: 7,
+            protocol: "tcp".to_owned(),
             door: "slow".to_owned(),
             mode: Some("suspend20".to_owned()),
             queue,
@@ -91,6 +95,7 @@ mod tests {
                 socket("nginx", "listening", None),
                 socket("nginx", "connected", Some(1)),
                 socket("nginx", "connected", Some(0)),
+                SocketView { protocol: "udp".to_owned(), waiting: 0, ..socket("nginx", "connected", None) },
             ],
             counts: DoorCounts::default(),
         };
@@ -98,7 +103,7 @@ mod tests {
         let names: Vec<&str> = rows.iter().map(|row| row.program.as_str()).collect();
         assert_eq!(names, ["redis-server", "nginx"]);
         let nginx = &rows[1];
-        assert_eq!((nginx.programs, nginx.listening, nginx.connected, nginx.waiting), (2, 1, 2, 6));
+        assert_eq!((nginx.programs, nginx.listening, nginx.connected, nginx.waiting, nginx.udp), (2, 1, 2, 6, 1));
         assert_eq!((nginx.door.as_str(), nginx.mode.as_str(), nginx.queues.as_str()), ("slow", "suspend20", "0,1"));
         assert_eq!((nginx.accepted, nginx.held, nginx.refused), (Some(12), Some(20), Some(2)));
         assert_eq!((rows[0].connected, rows[0].door.as_str()), (0, ""));

@@ -141,6 +141,9 @@ pub(super) struct ProgramRow {
     pub(super) listening: u64,
     pub(super) connected: u64,
     pub(super) waiting: u64,
+    /// Sockets for datagrams, and these both ways.
+    pub(super) udp: u64,
+    pub(super) datagrams: Count,
     pub(super) accepted: Count,
     pub(super) opened: Count,
     pub(super) held: Count,

@@ -20,6 +20,9 @@ use crate::rules::datagrams::{DatagramRule, rule, told};
 use crate::rules::options::{KeptOptions, name_of};
 use crate::rules::reach::Whose;
 
+/// What a twin is watched for.
+const TWIN_WATCHED: EventFlags = EventFlags::IN.union(EventFlags::ET);
+
 impl DatagramCalls<'_, '_> {
     /// `socket`, as the library asks for it.
     pub(super) fn make(&mut self, held: HeldSocketCall) {
@@ -125,16 +128,18 @@ impl DatagramCalls<'_, '_> {
             self.0.shown.note(|counts| counts.over_limit(limits::WATCHED));
             return Err(libc::ENOBUFS);
         }
-        let flags = EventFlags::IN | EventFlags::ET;
         let is_watched = |twin: &rustix::fd::OwnedFd| {
-            epoll::add(&self.0.epoll, twin, EventData::new_u64(token | OF_TWIN), flags).is_ok()
+            epoll::add(&self.0.epoll, twin, EventData::new_u64(token | OF_TWIN), TWIN_WATCHED).is_ok()
         };
         let twin = twin.filter(is_watched);
-        let kept = self.0.sockets.get(token).ok_or(libc::EBADF)?.options.clone();
-        kept.apply_to_datagrams(&socket);
+        let of = self.0.sockets.get(token).ok_or(libc::EBADF)?;
+        of.options.apply_to_datagrams(&socket);
+        let only_v6 = of.is_v6 && of.options.only_v6();
         let port = socket.local_addr().map_or(address.port(), |local| local.port());
+        let bound = SocketAddr::new(address.ip(), port);
+        let near = self.0.offer.near_datagrams.bind(bound, only_v6, token, &self.0.bell);
         let datagrams = self.of(token).ok_or(libc::EBADF)?;
-        datagrams.bound = Some(SocketAddr::new(address.ip(), port));
+        (datagrams.bound, datagrams.near) = (Some(bound), Some(near));
         (datagrams.socket, datagrams.twin, datagrams.peer) = (Some(socket), twin, None);
         Ok(())
     }
@@ -194,20 +199,13 @@ impl DatagramCalls<'_, '_> {
     }
 
     fn connect_to(&mut self, token: u64, peer: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
-        if self.0.offer.reach.is_own(peer.ip()) {
-            return Err(libc::EHOSTUNREACH);
-        }
         let is_bound = self.of(token).is_some_and(|datagrams| datagrams.socket.is_some());
         if !is_bound {
             let any = if peer.is_ipv6() { SocketAddr::from(([0_u16; 8], 0)) } else { SocketAddr::from(([0; 4], 0)) };
             self.place(token, any, held)?;
         }
-        let datagrams = self.of(token).ok_or(libc::EBADF)?;
-        let connected = datagrams.socket.as_ref().map_or(Ok(()), |socket| socket.connect(peer));
-        connected.map_err(|error| error.raw_os_error().unwrap_or(libc::ENETUNREACH))?;
-        // What comes by the kernel is not of this peer.
-        (datagrams.peer, datagrams.twin) = (Some(peer), None);
-        Ok(())
+        let is_near = self.0.offer.reach.is_own(peer.ip());
+        self.of(token).ok_or(libc::EBADF)?.connect(peer, is_near)
     }
 
     /// `connect` with `AF_UNSPEC`: the address stays, the peer goes.
@@ -217,7 +215,7 @@ impl DatagramCalls<'_, '_> {
         let bound = datagrams.bound.filter(|_| datagrams.peer.is_some());
         if bound.is_some() {
             // The port is free for a moment; only the engine's own choice of ports could take it.
-            (datagrams.socket, datagrams.peer) = (None, None);
+            (datagrams.socket, datagrams.near, datagrams.peer) = (None, None, None);
         }
         let result = bound.map_or(Ok(()), |bound| self.place(token, bound, &held));
         drop(about.copy);
@@ -237,7 +235,13 @@ impl DatagramCalls<'_, '_> {
             // The program has it from here on.
             let _ = epoll::delete(epoll, twin);
         }
+        let token = about.token;
         self.0.hand_over(about, why);
+        // The call may not wait any more: then all is as it was.
+        let ServedProgram { sockets, epoll, .. } = &mut *self.0;
+        if let Some(twin) = sockets.get(token).and_then(|socket| socket.twin()) {
+            let _ = epoll::add(epoll, twin, EventData::new_u64(token | OF_TWIN), TWIN_WATCHED);
+        }
     }
 
     /// Tells the library what is known of a socket; it is about to send a datagram where the call's arguments say, if they do.

@@ -31,6 +31,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::limits::SOCKETS_MAX;
 use crate::near::{Near, NearBell};
+use crate::near_datagrams::NearDatagrams;
 use crate::relay::{CHUNK_BYTES, Far, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
@@ -49,6 +50,8 @@ pub(crate) struct Offer {
     pub(crate) for_all_users: bool,
     /// Connections between them.
     pub(crate) near: Arc<Near>,
+    /// Datagrams between them.
+    pub(crate) near_datagrams: Arc<NearDatagrams>,
 }
 
 /// Where a program is served.
@@ -307,7 +310,16 @@ impl<'n> ServedProgram<'n> {
             Behind::Datagrams(datagrams) => (datagrams.state(), 0),
         };
         let peer = socket.peer();
-        let napi_id = socket.stream().and_then(|stream| stream.getsockopt(SocketOption::IncomingNapiId).ok());
+        let of_stream = socket.stream().and_then(|stream| stream.getsockopt(SocketOption::IncomingNapiId).ok());
+        let of_datagrams = || match &socket.behind {
+            Behind::Datagrams(datagrams) => datagrams.socket.as_ref()?.getsockopt(SocketOption::IncomingNapiId).ok(),
+            Behind::Nothing
+            | Behind::Place { .. }
+            | Behind::Listener(_)
+            | Behind::Handshake { .. }
+            | Behind::Connection(_) => None,
+        };
+        let napi_id = of_stream.or_else(of_datagrams);
         let napi_id = napi_id.and_then(|id| u32::try_from(id).ok());
         let is_fast = match &socket.behind {
             Behind::Connection(relay) => relay.is_fast(),
@@ -317,6 +329,7 @@ impl<'n> ServedProgram<'n> {
         let view = SocketView {
             program: self.name.clone(),
             pid: socket.seen.0,
+            protocol: if socket.kind() == libc::SOCK_DGRAM { "udp" } else { "tcp" }.to_owned(),
             door: if is_fast { "fast" } else { "slow" }.to_owned(),
             mode: self.offer.mode.map(|mode| mode.to_string()),
             queue: None,

@@ -72,7 +72,12 @@ impl ServedProgram<'_> {
                 match token {
                     CONTEXT => {}
                     STOP => return Ok(()),
-                    BELL => self.bell.heard().into_iter().for_each(|token| self.take_connections(token)),
+                    BELL => {
+                        for token in self.bell.heard() {
+                            self.take_connections(token);
+                            DatagramCalls(self).pump(token);
+                        }
+                    }
                     CALLS => {
                         if !self.take_calls()? {
                             self.is_over = true;

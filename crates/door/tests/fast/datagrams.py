@@ -1,5 +1,5 @@
 """Parts of programs with sockets for datagrams; the first word says which, the second is the port of the peer, which echoes what it gets."""
-import asyncio, ctypes, errno, os, select, signal, socket, struct, sys, threading
+import asyncio, ctypes, errno, os, select, signal, socket, struct, subprocess, sys, threading
 
 ENGINE, PEER = '10.79.0.9', '10.79.0.2'
 libc = ctypes.CDLL(None, use_errno=True)
@@ -60,6 +60,9 @@ def asks(port):
         print(s.recvfrom(100) == (b'again', peer))
     with made() as s:
         assert s.sendto(b'first', peer) == 5
+        with made() as other:
+            other.connect((PEER, 0))
+            print(other.getsockname()[0], other.getpeername()[1])
         print(s.recvfrom(100) == (b'first', peer), s.getsockname()[0], s.getsockname()[1] > 0)
         for size in [1472, 1473, 8000, 65507]:
             data = os.urandom(size)
@@ -288,6 +291,10 @@ def children(port):
         s.send(b'of the child')
         os._exit(0 if s.recv(100) == b'of the child' else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    # A child by vfork closes all descriptors in memory that is its parent's.
+    print(subprocess.run([sys.executable, '-c', 'pass'], close_fds=True).returncode)
+    s.send(b'after it')
+    print(s.recv(100))
     copy = s.dup()
     s.close()
     copy.send(b'of a copy')
@@ -317,6 +324,75 @@ def mapped(port):
     with made(socket.AF_INET6) as s:
         s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         print(name(s.connect, peer))
+
+
+def newer(port):
+    """IPv6."""
+    here, peer = ('fd79::9', 7109), ('fd79::2', port)
+    with made(socket.AF_INET6) as s:
+        s.bind(here)
+        for flag in [49, 51, 66]:
+            s.setsockopt(socket.IPPROTO_IPV6, flag, 1)
+        s.sendmsg([b'six'], [(socket.IPPROTO_IPV6, 67, struct.pack('i', 8))], 0, peer)
+        data, control, flags, sender = s.recvmsg(100, 200)
+        kinds = {kind: value for level, kind, value in control}
+        print(data, sender[:2] == peer, s.getsockname()[:2] == here, sorted(kinds), socket.inet_ntop(socket.AF_INET6, kinds[50][:16]), flags)
+    with made(socket.AF_INET6) as s:
+        s.connect(peer)
+        for size in [0, 1000, 1452, 1453, 20000]:
+            data = os.urandom(size)
+            s.send(data)
+            assert s.recv(65536) == data, size
+        print(s.getsockname()[0], s.getpeername()[:2] == peer)
+        s.connect(('fd79::2', 1))
+        s.send(b'x')
+        print(name(s.recv, 10))
+
+
+def near(port):
+    """Programs on one engine, and one with itself, by its address."""
+    server = (ENGINE, port)
+    with made() as s, at(ENGINE, 0) as other:
+        s.connect(server)
+        print(s.getsockname()[0], s.getpeername() == server)
+        for size in [0, 1000, 65507]:
+            data = os.urandom(size)
+            s.send(data)
+            assert s.recv(65536) == data, size
+        other.sendto(b'not of the peer', s.getsockname())
+        other.setsockopt(socket.IPPROTO_IP, 8, 1)
+        other.sendto(b'itself', other.getsockname())
+        data, control, _, sender = other.recvmsg(100, 100)
+        print(data, sender == other.getsockname(), socket.inet_ntoa(control[0][2][4:8]))
+        s.setblocking(False)
+        print(name(s.recv, 100))
+        s.setblocking(True)
+        s.connect((ENGINE, 1))
+        s.send(b'x')
+        print(name(s.recv, 10))
+    with made(socket.AF_INET6) as s:
+        s.sendto(b'mapped', ('::ffff:' + ENGINE, port))
+        print(s.recvfrom(100)[0], s.getsockname()[0])
+    with made() as s:
+        s.connect(server)
+        s.setblocking(True)
+        for _ in range(3000):
+            s.send(bytes(1000))
+        print('sent')
+
+
+def flood(port):
+    """More than there is room for anywhere: the program waits, and nothing stays behind."""
+    s = made()
+    s.setblocking(True)
+    s.connect((PEER, port))
+    for _ in range(20000):
+        s.send(bytes(1400))
+    for size in [60000] * 50:
+        s.send(bytes(size))
+    s.send(b'the end')
+    print('sent', flush=True)
+    signal.pause()
 
 
 def hostile(port):
@@ -371,4 +447,4 @@ def too_many(port):
     signal.pause()
 
 
-{part.__name__: part for part in [serve, asks, places, filters, messages, many, waits, refused, left, children, mapped, hostile, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))
+{part.__name__: part for part in [serve, asks, places, filters, messages, many, waits, refused, left, children, mapped, newer, near, flood, hostile, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))

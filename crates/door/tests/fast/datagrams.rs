@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, PipeReader, Read as _};
 use std::net::UdpSocket;
+use std::process::Command;
 use std::time::Duration;
 
 use napier_testkit::eventually;
@@ -22,8 +23,12 @@ fn socket(pair: &Veth) -> (UdpSocket, String) {
 
 /// Sends back what comes, until this process ends.
 fn echo(pair: &Veth) -> String {
-    let (bound, port) = socket(pair);
+    echoing(socket(pair).0)
+}
+
+fn echoing(bound: UdpSocket) -> String {
     bound.set_read_timeout(None).expect("set");
+    let port = bound.local_addr().expect("bound").port().to_string();
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while let Ok((count, from)) = bound.recv_from(&mut bytes) {
@@ -84,7 +89,7 @@ fn a_program_answers_datagrams() {
 fn a_program_asks_with_and_without_a_peer() {
     let Some(stand) = Stand::new("a_program_asks_with_and_without_a_peer", None) else { return };
     let expected = "('0.0.0.0', 0) ENOTCONN EDESTADDRREQ\nTrue 10.79.0.9 True\nTrue\nENOTCONN EDESTADDRREQ\nTrue\n\
-                    True 0.0.0.0 True\nEMSGSIZE\nTrue 17\n-1 True\n";
+                    10.79.0.9 0\nTrue 0.0.0.0 True\nEMSGSIZE\nTrue 17\n-1 True\n";
     assert_eq!(stand.said_with_echo("asks"), expected);
 }
 
@@ -176,7 +181,7 @@ fn loopback_groups_and_what_the_engine_lacks_are_the_kernels() {
 #[test]
 fn a_child_has_it_and_no_other_program() {
     let Some(stand) = Stand::new("a_child_has_it_and_no_other_program", None) else { return };
-    let expected = "0\nb'of a copy' False\nEPERM EPERM\nTrue\nEPERM EINVAL\nTrue 5 b'bytes'\n";
+    let expected = "0\n0\nb'after it'\nb'of a copy' False\nEPERM EPERM\nTrue\nEPERM EINVAL\nTrue 5 b'bytes'\n";
     assert_eq!(stand.said_with_echo("children"), expected);
     eventually("nothing is left", || stand.sockets().is_empty());
 }
@@ -186,6 +191,49 @@ fn a_socket_of_both_families_reaches_the_older_one() {
     let Some(stand) = Stand::new("a_socket_of_both_families_reaches_the_older_one", None) else { return };
     let expected = "b'mapped' True ::\nb'connected' ::ffff:10.79.0.9 True\nENETUNREACH\n";
     assert_eq!(stand.said_with_echo("mapped"), expected);
+}
+
+#[test]
+fn addresses_and_control_messages_of_ipv6_are_as_with_the_kernel() {
+    let test = "addresses_and_control_messages_of_ipv6_are_as_with_the_kernel";
+    let Some(stand) = Stand::new(test, None) else { return };
+    // Without a look whether another one has it, which takes a second.
+    let add = || Command::new("ip").args(["addr", "add", "fd79::2/64", "dev", "client", "nodad"]).status();
+    if !stand.pair.right().netns().run(add).expect("entered").is_ok_and(|status| status.success()) {
+        return napier_testkit::skip!(test, "there is no IPv6");
+    }
+    let bound = stand.pair.right().netns().run(|| UdpSocket::bind("[fd79::2]:0")).expect("entered").expect("bound");
+    let port = echoing(bound);
+    let (_program, mut said) = stand.datagrams(&["newer", &port]);
+    let mut all = String::new();
+    said.read_to_string(&mut all).expect("it speaks");
+    assert_eq!(all, "b'six' True True [50, 52, 67] fd79::9 0\nfd79::9 True\nECONNREFUSED\n");
+}
+
+#[test]
+fn programs_on_one_engine_send_to_each_other_by_its_address() {
+    let test = "programs_on_one_engine_send_to_each_other_by_its_address";
+    let Some(stand) = Stand::new(test, None) else { return };
+    let (_server, mut said) = stand.datagrams(&["serve", "7099"]);
+    line(&mut said);
+    let (_program, mut said) = stand.datagrams(&["near", "7099"]);
+    let mut all = String::new();
+    said.read_to_string(&mut all).expect("it speaks");
+    let expected = "10.79.0.9 True\nb'itself' True 10.79.0.9\nEAGAIN\nECONNREFUSED\nb'mapped' ::\nsent\n";
+    assert_eq!(all, expected);
+    eventually("only the server is left", || stand.sockets().len() == 1);
+}
+
+#[test]
+fn a_flood_waits_for_room_and_nothing_stays_behind() {
+    let Some(stand) = Stand::new("a_flood_waits_for_room_and_nothing_stays_behind", None) else { return };
+    let (peer, port) = socket(&stand.pair);
+    let (_program, mut said) = stand.datagrams(&["flood", &port]);
+    // The kernel's own queue may lose some.
+    std::thread::spawn(move || while peer.recv_from(&mut [0; 1 << 16]).is_ok() {});
+    assert_eq!(line(&mut said), "sent\n");
+    eventually("all have left", || stand.shown().counts.datagrams_out == 20_051);
+    assert_eq!(stand.shown().counts.datagrams_lost.sum(), 0);
 }
 
 #[test]

@@ -35,7 +35,9 @@ pub(crate) fn engine_on(
 ) -> Option<(DeviceHandle, DoorConfig)> {
     let engine = Engine::builder().start().expect("an engine");
     let netns = engine.namespace();
-    let addresses = vec![IfAddr { addr: ip("10.79.0.9"), prefix_len: 24 }];
+    let addresses = ["10.79.0.9", "fd79::9"].map(ip).into_iter().zip([24, 64]);
+    let addresses: Vec<_> = addresses.map(|(addr, prefix_len)| IfAddr { addr, prefix_len }).collect();
+    let own = addresses.iter().map(|one| (one.addr, one.prefix_len)).collect();
     let end = EndConfig { name: "server".into(), netns: netns.clone(), mac: [0; 6], addresses, irq_cpus: Vec::new() };
     let config = XdpConfig { netns: Some(namespace.into()), ..XdpConfig::on("server") };
     let device = match engine.add_xdp(&config, end) {
@@ -48,7 +50,7 @@ pub(crate) fn engine_on(
     if let Some(mode) = mode {
         engine.set_mode(&device, mode).expect("a mode of devices");
     }
-    let reach = Reach { addresses: vec![(ip("10.79.0.9"), 24)], gateways: [false; 2], ..Reach::default() };
+    let reach = Reach { addresses: own, gateways: [false; 2], ..Reach::default() };
     Some((device, DoorConfig { name: "test".into(), engine, netns, reach, mode, for_all_users }))
 }
 
