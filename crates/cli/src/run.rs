@@ -90,8 +90,8 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "engine")]
     hold_sendto: bool,
 
-    /// By which door the program's connections go. fast: what it writes goes through memory that it shares with the engine, by a library that is
-    /// loaded into it; a static program goes by slow, through a pair of Unix sockets [default: slow]
+    /// By which door the program's sockets go. fast: what it writes to connections goes through memory that it shares with the engine, by a library
+    /// that is loaded into it, and its UDP sockets are the engine's too; a static program goes by slow, through a pair of Unix sockets [default: slow]
     #[arg(long, requires = "engine", value_name = "DOOR", hide_possible_values = true)]
     door: Option<ProgramDoor>,
 

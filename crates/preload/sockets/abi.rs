@@ -67,6 +67,7 @@ pub(crate) const MSG_TRUNC: c_int = 0x20;
 pub(crate) const MSG_DONTWAIT: c_int = 0x40;
 pub(crate) const MSG_ERRQUEUE: c_int = 0x2000;
 pub(crate) const MSG_NOSIGNAL: c_int = 0x4000;
+pub(crate) const MSG_MORE: c_int = 0x8000;
 pub(crate) const MSG_WAITFORONE: c_int = 0x10000;
 pub(crate) const EPERM: c_int = 1;
 pub(crate) const EIO: c_int = 5;

@@ -85,7 +85,9 @@ pub(crate) unsafe fn send(
         Err(Lost::Kernels) => return Err(Kernels),
     }
     let mut head = RecordHead::new(RecordKind::Datagram);
-    let mut error = if flags & abi::MSG_OOB != 0 { Some(abi::EOPNOTSUPP) } else { None };
+    // A datagram that is put together by several calls is not one message.
+    let is_refused = flags & (abi::MSG_OOB | abi::MSG_MORE) != 0;
+    let mut error = if is_refused { Some(abi::EOPNOTSUPP) } else { None };
     if error.is_none() && len > PAYLOAD_BYTES_MAX {
         error = Some(abi::EMSGSIZE);
     }

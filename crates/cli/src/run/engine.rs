@@ -1,4 +1,4 @@
-//! `napier run --engine`: a program whose TCP sockets are an engine's.
+//! `napier run --engine`: a program whose TCP sockets are an engine's, and by the fast door its UDP sockets.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -59,10 +59,19 @@ impl Reach {
     /// Where a datagram leads: as a connection, but that groups and broadcasts are the kernel's.
     pub(crate) fn of_datagram(&self, address: IpAddr) -> Whose {
         let is_for_many = match plain(address) {
-            IpAddr::V4(four) => four.is_multicast() || four == Ipv4Addr::BROADCAST,
+            IpAddr::V4(four) => four.is_multicast() || four == Ipv4Addr::BROADCAST || self.is_broadcast(four),
             IpAddr::V6(six) => six.is_multicast(),
         };
         if is_for_many { Whose::Kernel } else { self.of_peer(address) }
+    }
+
+    /// Whether it means all of a network of the engine.
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        let is_of = |own: &IpAddr, prefix: u8| match own {
+            IpAddr::V4(own) if prefix < 31 => own.to_bits() | u32::MAX >> prefix == address.to_bits(),
+            IpAddr::V4(_) | IpAddr::V6(_) => false,
+        };
+        self.addresses.iter().any(|(own, prefix)| is_of(own, *prefix))
     }
 
     fn wants(&self, address: IpAddr) -> bool {
@@ -148,6 +157,23 @@ mod tests {
         for (address, without, with) in table {
             let of = |gateway| reach(gateway).of_peer(address.parse().expect("an address"));
             assert_eq!((of(false), of(true)), (without, with), "{address}");
+        }
+    }
+
+    #[test]
+    fn datagrams_for_many_are_the_kernels() {
+        let table = [
+            ("192.0.2.77", Engine),
+            ("192.0.2.255", Kernel),
+            ("192.0.3.255", Engine),
+            ("255.255.255.255", Kernel),
+            ("239.1.2.3", Kernel),
+            ("::ffff:224.0.0.251", Kernel),
+            ("ff02::fb", Kernel),
+            ("2001:db8::ffff", Engine),
+        ];
+        for (address, whose) in table {
+            assert_eq!(reach(true).of_datagram(address.parse().expect("an address")), whose, "{address}");
         }
     }
 

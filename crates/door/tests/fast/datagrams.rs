@@ -10,7 +10,7 @@ use napier_testnet::Veth;
 
 use crate::stand::{Stand, Started};
 
-const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast/datagrams.py");
+pub(super) const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast/datagrams.py");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A socket of the kernel at the other end, and its port.
@@ -22,7 +22,7 @@ fn socket(pair: &Veth) -> (UdpSocket, String) {
 }
 
 /// Sends back what comes, until this process ends.
-fn echo(pair: &Veth) -> String {
+pub(super) fn echo(pair: &Veth) -> String {
     echoing(socket(pair).0)
 }
 

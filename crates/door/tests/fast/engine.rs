@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use napier_door::Door;
 use napier_testkit::eventually;
 
-use super::PROGRAMS;
+use super::{PROGRAMS, datagrams};
 use crate::killed::part;
 use crate::peer::listen;
 use crate::stand::{Stand, engine_on};
@@ -64,4 +64,26 @@ fn a_program_by_the_fast_door_hears_that_its_engine_was_killed() {
     // No packet tells it.
     peer.shutdown(Shutdown::Both).expect("it lives");
     reading.join().expect("read");
+}
+
+#[test]
+fn a_program_hears_that_the_engine_of_its_datagrams_was_killed() {
+    let test = "a_program_hears_that_the_engine_of_its_datagrams_was_killed";
+    let Some(stand) = Stand::without_engine(test).filter(|stand| stand.has_loopback(test)) else { return };
+    let mut engine = stand.pair.left().netns().run(|| part(ENGINE).spawn()).expect("entered").expect("it starts");
+    let mut begins = BufReader::new(engine.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    if !begins.any(|line| line == "ready") {
+        engine.wait().expect("it ends");
+        return napier_testkit::skip!(test, "an engine of another process does not start");
+    }
+    let port = datagrams::echo(&stand.pair);
+    let (_program, mut said) = stand.fast(datagrams::PROGRAMS, &["until_it_ends", &port]);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "ready\n");
+    engine.kill().expect("it runs");
+    engine.wait().expect("it ends");
+    let mut all = String::new();
+    said.read_to_string(&mut all).expect("it speaks");
+    assert_eq!(all, "ENETDOWN ENETDOWN ENETDOWN\nb'kernel'\n");
 }
