@@ -127,6 +127,23 @@ fn it_is_explained_what_was_held_and_what_stayed_with_the_kernel() {
     assert!(said.contains(&format!("{name}: sockets of the engine: 1 listened")), "{said}");
 }
 
+#[test]
+fn udp_sockets_by_the_fast_door_are_explained() {
+    let test = "udp_sockets_by_the_fast_door_are_explained";
+    let Some(stand) = Stand::new(test, &[]) else { return };
+    if !lo_is_up(&stand, test) {
+        return;
+    }
+    let mut command = Command::new(NAPIER);
+    command.args(["run", "--engine", "--door", "fast", "--explain", "--", python(), PROGRAMS, "mixed"]);
+    let output = stand.pair.left().netns().run(|| command.stdin(Stdio::null()).output());
+    let output = output.expect("entered").expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let expected = "UDP sockets by the fast door: 1; datagrams sent 0, received 0, lost in the door 0\n";
+    assert!(said.contains(expected) && !said.contains("UDP 1"), "{said}");
+}
+
 /// How many numbers a process has in a line of its status.
 fn numbers_of(pid: u64, key: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
