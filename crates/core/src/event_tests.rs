@@ -189,3 +189,10 @@ fn a_sleep_without_deadline_cannot_time_out() {
     wait.on_busy(false);
     wait.on_woken(false);
 }
+
+#[test]
+fn parameters_are_asked_for_as_they_are() {
+    let params = EpollParams { busy_poll_usecs: 64, busy_poll_budget: 8, prefer_busy_poll: true };
+    let want = EpollParamsRequest { busy_poll_usecs: 64, busy_poll_budget: 8, prefer_busy_poll: 1, pad: 0 };
+    assert_eq!(EpollParamsRequest::from(params), want);
+}

@@ -33,6 +33,7 @@ mod tests {
         assert_eq!(cpu_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
         assert_eq!(cpu_list("5,1-2,2"), Some(vec![1, 2, 5]));
         assert_eq!((cpu_list(""), cpu_list("2-1"), cpu_list("x")), (Some(vec![]), None, None));
+        assert_eq!((cpu_list("65536"), cpu_list("65537")), (Some(vec![65_536]), None));
         assert_eq!((cpu_list("0-99999999"), cpu_list("-1"), cpu_list("1-")), (None, None, None));
     }
 }

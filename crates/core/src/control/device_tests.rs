@@ -83,3 +83,17 @@ fn device_values_and_changes() {
     assert_eq!(device_threaded_in_force(ThreadedSetting::Enabled, true), ThreadedSetting::Enabled);
     assert_eq!(device_threaded_in_force(ThreadedSetting::Enabled, false), ThreadedSetting::Disabled);
 }
+
+#[test]
+fn a_setting_asks_for_its_attribute() {
+    use DevAttribute::{GroFlushTimeout, NapiDeferHardIrqs, Threaded};
+    let rows = [
+        (DevSetting::GroFlushTimeout(Span::from_ns(7)), Some((GroFlushTimeout, 7))),
+        (DevSetting::NapiDeferHardIrqs(3), Some((NapiDeferHardIrqs, 3))),
+        (DevSetting::Threaded(ThreadedSetting::Enabled), Some((Threaded, 1))),
+        (DevSetting::Threaded(ThreadedSetting::Workqueue), None),
+    ];
+    for (setting, want) in rows {
+        assert_eq!(setting.request().map(|write| (write.attribute, write.value)), want);
+    }
+}

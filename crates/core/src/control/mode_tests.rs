@@ -123,3 +123,36 @@ fn a_number_with_a_unit_is_told_what_it_means() {
         assert!(matches!(Mode::parse(text), Err(ModeError::Unknown { .. })), "{text}");
     }
 }
+
+#[test]
+fn what_polls_and_what_it_takes_is_said() {
+    let epoll = "a program that waits in epoll";
+    let rows = [
+        ("base", false, true, None, "a softirq polls"),
+        ("defer20", false, true, Some("Linux 5.8"), "a timer of 20 us polls in its place"),
+        ("napibusy", false, true, Some(epoll), "200 us"),
+        ("fullbusy", false, true, Some(epoll), "never idle"),
+        ("suspend0", false, true, Some(epoll), "an idle one has interrupts"),
+        ("suspend20", false, true, Some(epoll), "a timer of 20 us polls"),
+        ("threaded", true, true, Some("Linux 5.12"), "the scheduler sees"),
+        ("workqueue", true, false, None, "a pool"),
+        ("threaded-busy-poll", true, true, Some("Linux 6.19"), "for ever"),
+        ("busy-read", false, false, None, "a blocking receive"),
+        ("group", false, false, None, "all programs"),
+    ];
+    for (name, threaded, simulated, asks, words) in rows {
+        let mode = Mode::parse(name).unwrap();
+        assert_eq!((mode.is_threaded(), mode.is_simulated()), (threaded, simulated), "{name}");
+        assert_eq!(mode.asks_for().is_some(), asks.is_some(), "{name}");
+        assert!(mode.asks_for().unwrap_or_default().contains(asks.unwrap_or_default()), "{name}");
+        assert!(mode.in_words().contains(words), "{name}: {}", mode.in_words());
+    }
+    assert_eq!(Mode::ThreadedBusyPoll.server_cpus(3), 6);
+}
+
+#[test]
+fn a_number_with_a_unit_may_be_any_that_a_name_could_mean() {
+    for (name, meant) in [("defer20000ns", 20), ("defer2000s", 2_000_000_000)] {
+        assert!(matches!(Mode::parse(name), Err(ModeError::Unit { us, .. }) if us == meant), "{name}");
+    }
+}

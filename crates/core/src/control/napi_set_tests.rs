@@ -155,3 +155,30 @@ fn threaded_settings() {
     let change = request.check(true).unwrap().changes().next();
     assert_eq!(change, Some(NapiChange::Threaded(ThreadedSetting::Workqueue)));
 }
+
+#[test]
+fn a_request_asks_for_one_change_of_one_instance() {
+    let span = Span::from_us(7);
+    for change in [
+        NapiChange::DeferHardIrqs(3),
+        NapiChange::GroFlushTimeout(span),
+        NapiChange::IrqSuspendTimeout(span),
+        NapiChange::Threaded(ThreadedSetting::Disabled),
+        NapiChange::Threaded(ThreadedSetting::Enabled),
+        NapiChange::Threaded(ThreadedSetting::BusyPoll),
+        NapiChange::Threaded(ThreadedSetting::Workqueue),
+    ] {
+        let request = change.request(9);
+        assert_eq!(request.id, Some(9));
+        let fields =
+            [request.defer_hard_irqs, request.gro_flush_timeout, request.irq_suspend_timeout, request.threaded];
+        let want = match change {
+            NapiChange::DeferHardIrqs(_) => [Some(3), None, None, None],
+            NapiChange::GroFlushTimeout(_) => [None, Some(7000), None, None],
+            NapiChange::IrqSuspendTimeout(_) => [None, None, Some(7000), None],
+            NapiChange::Threaded(setting) => [None, None, None, setting.number().map(u64::from)],
+        };
+        let pool = change == NapiChange::Threaded(ThreadedSetting::Workqueue);
+        assert_eq!((fields, request.workqueue), (want, pool), "{change:?}");
+    }
+}

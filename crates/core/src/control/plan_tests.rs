@@ -268,3 +268,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_plan_says_what_it_has_for_each_option() {
+    let params = EpollParams { busy_poll_usecs: 64, busy_poll_budget: 8, prefer_busy_poll: true };
+    let longest = Span::from_ms(3);
+    let mut plan: Plan = [Write::Socket(BusyOption::PreferBusyPoll, 9)].into_iter().collect();
+    assert_eq!((plan.context(), plan.wait()), (None, None));
+    plan.extend([Write::Socket(BusyOption::BusyPoll, 7), Write::Context(params), Write::Wait(Some(longest))]);
+    let options = [BusyOption::PreferBusyPoll, BusyOption::BusyPoll, BusyOption::BusyPollBudget];
+    assert_eq!(options.map(|option| plan.option(option)), [Some(9), Some(7), None]);
+    assert_eq!((plan.context(), plan.wait()), (Some(params), Some(longest)));
+}
+
+#[test]
+fn places_have_words() {
+    let places = [Place::Instance(9), Place::Queue(2), Place::Device, Place::Socket, Place::Context];
+    let words = ["NAPI instance 9", "the NAPI instance of queue 2", "the device", "the socket", "the context"];
+    assert_eq!(places.map(|place| place.to_string()), words);
+}

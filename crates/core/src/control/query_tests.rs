@@ -89,3 +89,19 @@ fn queue_get_refusals() {
     let far = QueueGet { id: Some(1 << 32), ..full }.check().unwrap();
     assert_eq!(far.queue(Some(up)).unwrap_err().errno(), Errno::EINVAL);
 }
+
+#[test]
+fn the_value_in_place_of_a_change_is_that_of_its_attribute() {
+    let rows = [
+        (NapiChange::DeferHardIrqs(0), NapiChange::DeferHardIrqs(3)),
+        (NapiChange::GroFlushTimeout(Span::ZERO), NapiChange::GroFlushTimeout(Span::from_ns(4))),
+        (NapiChange::IrqSuspendTimeout(Span::ZERO), NapiChange::IrqSuspendTimeout(Span::from_ns(5))),
+        (NapiChange::Threaded(ThreadedSetting::Disabled), NapiChange::Threaded(ThreadedSetting::BusyPoll)),
+    ];
+    for (change, there) in rows {
+        assert_eq!(info(2, 9).in_place_of(change), Some(there));
+    }
+    let old = NapiInfo { threaded: None, ..info(2, 9) };
+    assert_eq!(old.in_place_of(rows[3].0), None);
+    assert_eq!(QueueGet { id: Some(7), kind: Some(0), ifindex: Some(2) }.check().unwrap().id(), 7);
+}

@@ -101,3 +101,21 @@ fn every_order_of_segments() {
         worlds = next_worlds;
     }
 }
+
+#[test]
+fn blocks_have_a_length_and_lie_in_others() {
+    let block = |start: u32, end: u32| SackBlock { start: Seq(u32::MAX - 4) + start, end: Seq(u32::MAX - 4) + end };
+    assert_eq!(block(2, 9).bytes(), 7);
+    let rows = [
+        ((2, 9), true),
+        ((1, 9), true),
+        ((2, 10), true),
+        ((0, 99), true),
+        ((3, 9), false),
+        ((2, 8), false),
+        ((3, 8), false),
+    ];
+    for ((start, end), is_in) in rows {
+        assert_eq!(block(2, 9).is_in(&block(start, end)), is_in, "{start} {end}");
+    }
+}

@@ -89,3 +89,35 @@ fn any_samples() {
         assert!(timeout >= RTO_MIN && timeout <= RTO_MAX, "{story:?}: {timeout:?}");
     }
 }
+
+#[test]
+fn what_is_known_and_how_often_it_ran_out_is_said() {
+    let mut trips = RoundTrips::default();
+    assert!(!trips.is_known());
+    trips.back_off();
+    trips.back_off();
+    trips.back_off();
+    assert_eq!((trips.backoffs(), trips.timeout_once()), (3, RTO_FIRST));
+    let mut trips = sampled(&[500]);
+    assert!(trips.is_known());
+    trips.back_off();
+    assert_eq!((trips.timeout(), trips.timeout_once(), trips.backoffs()), (ms(3000), ms(1500), 1));
+}
+
+#[test]
+fn the_deviation_follows_what_gets_longer_sooner_than_what_gets_shorter() {
+    assert_eq!(sampled(&[500]).deviation(), ms(250));
+    // Of a mean of 80 ms and a deviation of 40: a quarter of the new one, and an eighth of that for much shorter ones.
+    let rows = [(100, 82_500, 35_000), (60, 77_500, 35_000), (20, 72_500, 40_625)];
+    for (second, mean_us, deviation_us) in rows {
+        let trips = sampled(&[80, second]);
+        assert_eq!((trips.smoothed(), trips.deviation()), (Span::from_us(mean_us), Span::from_us(deviation_us)));
+    }
+}
+
+#[test]
+fn the_time_out_comes_down_by_a_quarter_each_round_trip() {
+    // 1000 ms at first; after two round trips without a larger deviation than 562.5 ms, a quarter of the way to it.
+    assert_eq!(sampled(&[500, 500]).timeout(), ms(1500));
+    assert_eq!(sampled(&[500; 3]).timeout(), Span::from_us(1_390_625));
+}

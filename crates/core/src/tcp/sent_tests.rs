@@ -373,3 +373,26 @@ fn what_an_acknowledgement_costs_is_what_it_changes() {
     assert!(acks > u64::from(5 * WINDOW), "{acks}");
     assert!(looks < 4 * acks, "{looks} looks for {acks} acknowledgements");
 }
+
+#[test]
+fn what_is_asked_about_the_queue_is_answered() {
+    let mut all = queue(0);
+    assert!(all.is_empty() && !all.is_full() && all.last().is_none());
+    all = queue(3);
+    assert!(!all.is_empty() && !all.is_full());
+    assert_eq!(all.last().map(|last| last.start), Some(START + 4));
+    assert!(!all.was_sent_again(START + 2));
+    all.send_again(START + 2, START + 4, at(9));
+    assert_eq!(all.pipe(), 6, "it was under way before");
+    check(&all);
+    assert_eq!([1, 2, 3, 4, 7].map(|seq| all.was_sent_again(START + seq)), [false, true, true, false, false]);
+    // What the peer has is not lost.
+    all.tell(&[block(0, 2)], |_| {});
+    all.lose_first();
+    assert_eq!((all.there(), all.lost()), (2, 0));
+    let mut full = queue(SEGMENTS_MAX as u32 - 1);
+    assert!(!full.is_full());
+    let end = START + (SEGMENTS_MAX as u32 - 1) * 2;
+    full.push(end, end + 2, at(u64::MAX));
+    assert!(full.is_full());
+}

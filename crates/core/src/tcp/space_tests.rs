@@ -123,3 +123,42 @@ fn what_was_cut_is_as_it_was_when_memory_is_there() {
     assert!(!space.took(at(100), Seq(10), Span::ZERO, SEGMENT, || true));
     assert_eq!(space.limit(), 9000, "what a program says counts anew");
 }
+
+#[test]
+fn what_grew_is_twice_what_was_taken_and_twice_the_growth() {
+    let took = |limit: u32, bytes: u32| {
+        let mut space = Space::new(limit, RECEIVE_MAX, Seq(7), at(0));
+        let more = space.took(at(20), Seq(7) + bytes, Span::from_ms(20), SEGMENT, || true);
+        (more, space.limit())
+    };
+    // Half of the room counts as taken before: 15 000 bytes are half as much again. 16 segments of slack.
+    assert_eq!(took(20_000, 15_000), (true, 30_000 + 16_000 + 2 * 23_000));
+    // 12 000 bytes of 10 000 before: a fifth.
+    assert_eq!(took(20_000, 12_000), (true, 24_000 + 16_000 + 2 * 8_000));
+    // Just the room that there is, or less: 50 020 bytes of 50 000 before would have 116 040 and 2 * 46.
+    assert_eq!(took(100_000, 50_020), (true, 116_132));
+    assert_eq!(took(20_000, 10_000), (false, 20_000));
+}
+
+#[test]
+fn a_cut_to_what_there_is_cuts_nothing() {
+    let mut space = Space::new(RECEIVE_FIRST, RECEIVE_MAX, Seq(0), at(0));
+    space.cut(RECEIVE_FIRST);
+    assert!(!space.took(at(20), Seq(10), Span::from_ms(20), SEGMENT, || true));
+    assert_eq!(space.limit(), RECEIVE_FIRST);
+}
+
+#[test]
+fn a_field_says_all_that_it_can() {
+    assert_eq!([1, 65_535, 65_536].map(|window| field(Seq(5), Seq(5) + window, 0)), [1, 65_535, 65_535]);
+    assert_eq!([1, 2, 65_536].map(|window| field(Seq(5), Seq(5) + window, 1)), [0, 1, 32_768]);
+}
+
+#[test]
+fn as_much_room_as_there_is_is_no_growth() {
+    let rtt = Span::from_ms(20);
+    let mut space = Space::new(20_000, RECEIVE_MAX, Seq(0), at(0));
+    assert!(space.took(at(20), Seq(20_000), rtt, 0, || true));
+    assert_eq!(space.limit(), 120_000);
+    assert!(!space.took(at(40), Seq(50_000), rtt, 0, || unreachable!("nothing grows")));
+}

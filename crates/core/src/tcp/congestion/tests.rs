@@ -235,3 +235,126 @@ fn any_story() {
         }
     }
 }
+
+/// An acknowledgement of so many bytes while the window was in the way.
+fn acks(congestion: &mut Congestion, bytes: u32) -> u32 {
+    let (now, rtt) = (Instant::ZERO + Span::from_secs(1), Span::from_ms(20));
+    let (acknowledged, sent) = (Seq(0) + bytes, Seq(100_000));
+    congestion.acked(&Acked { bytes, now, rtt: Some(rtt), smoothed: rtt, limited: true, acknowledged, sent });
+    congestion.window()
+}
+
+#[test]
+fn another_control_goes_on_with_the_window_if_both_have_one() {
+    let mut congestion = Congestion::new(Control::None, SEGMENT);
+    congestion.set_control(Control::Reno);
+    assert_eq!(congestion, Congestion::new(Control::Reno, SEGMENT));
+    congestion.set_window(7000);
+    congestion.set_control(Control::Cubic);
+    assert_eq!((congestion.control(), congestion.window()), (Control::Cubic, 7000));
+    congestion.set_control(Control::None);
+    assert_eq!(congestion, Congestion::new(Control::None, SEGMENT));
+}
+
+#[test]
+fn other_segments_begin_anew_only_where_nothing_came_back() {
+    let mut congestion = Congestion::new(Control::Reno, SEGMENT);
+    congestion.set_window(7000);
+    let before = congestion;
+    congestion.set_segment(SEGMENT, true);
+    assert_eq!(congestion, before, "they are as long as before");
+    congestion.set_segment(500, true);
+    assert_eq!(congestion, Congestion::new(Control::Reno, 500));
+    congestion.set_window(1500);
+    congestion.set_segment(2000, false);
+    assert_eq!(congestion.window(), 2000);
+}
+
+#[test]
+fn what_is_acknowledged_beyond_the_threshold_counts_for_slow_growth() {
+    let mut congestion = Congestion::new(Control::Reno, SEGMENT);
+    congestion.reduce(20_000);
+    congestion.set_window(4000);
+    assert_eq!(congestion.threshold(), 5000);
+    // 1000 bytes up to it; the other 2000 are two segments of five.
+    assert_eq!(acks(&mut congestion, 3000), 5400);
+    // 5000 of 5400, then 10 000: the rest of a byte is kept.
+    assert_eq!((acks(&mut congestion, 5), acks(&mut congestion, 5)), (5400, 5401));
+    congestion.reduce(0);
+    assert_eq!(congestion.threshold(), 2 * SEGMENT);
+    congestion.set_window(40_000);
+    congestion.idle(Span::from_ms(300), Span::from_ms(200));
+    assert_eq!((congestion.window(), congestion.threshold()), (20_000, 30_000));
+}
+
+#[test]
+fn one_acknowledgement_does_not_end_slow_start() {
+    let mut congestion = Congestion::new(Control::Cubic, SEGMENT);
+    assert_eq!(acks(&mut congestion, 1000), 11_000);
+    assert_eq!(congestion.threshold(), WINDOW_MAX);
+}
+
+#[test]
+fn round_trips_must_grow_by_an_eighth_in_a_whole_round() {
+    let ms = |ms| Some(Span::from_ms(ms));
+    let rounds = |second: u64, samples: u32| {
+        let mut start = HyStart::default();
+        for at in 0..9 {
+            assert!(!start.acked(ms(100), Seq(at), Seq(100)));
+        }
+        assert_eq!(start.step(4000, SEGMENT), 4000, "there is nothing before the first round");
+        for at in 0..samples {
+            assert!(!start.acked(ms(second), Seq(100 + at), Seq(200)));
+        }
+        start.step(4000, SEGMENT)
+    };
+    assert_eq!([rounds(112, 20), rounds(113, 7), rounds(113, 8)], [4000, 4000, 1000]);
+}
+
+#[test]
+fn the_cubic_function_is_flat_where_the_last_loss_was() {
+    // The milliseconds from seven tenths to where the loss was, segments of 1000 bytes: 3 MB are 19.574 s.
+    let (now, flat) = (Instant::ZERO + Span::from_secs(1), Span::from_ms(19_574));
+    let lost = |windows: &[u32]| {
+        let mut cubic = Cubic::default();
+        let kept = windows.iter().map(|window| cubic.lost(*window)).last();
+        (cubic, kept.unwrap())
+    };
+    for windows in [&[10_000_000][..], &[10_000_000, 10_000_000]] {
+        let (mut cubic, kept) = lost(windows);
+        assert_eq!((kept, cubic.target(kept, SEGMENT, 0, now, flat)), (7_000_000, 10_000_000));
+    }
+    // One that did not come back leaves room: 0.85 of 8 MB, 1.2 MB from what was kept.
+    let (mut cubic, kept) = lost(&[10_000_000, 8_000_000]);
+    assert_eq!((kept, cubic.target(kept, SEGMENT, 0, now, Span::from_ms(14_422))), (5_600_000, 6_800_000));
+    // Time in which nothing is sent does not count, and no time does before a new beginning.
+    let later = now + Span::from_secs(100);
+    for anew in [false, true] {
+        let (mut cubic, kept) = lost(&[10_000_000]);
+        cubic.target(kept, SEGMENT, 0, now, flat);
+        if anew {
+            cubic.restarts()
+        } else {
+            cubic.waits(later)
+        }
+        assert_eq!(cubic.target(kept, SEGMENT, 0, later, flat), 10_000_000);
+    }
+    let (mut cubic, kept) = lost(&[10_000_000]);
+    cubic.target(kept, SEGMENT, 0, now, flat);
+    assert_eq!(cubic.target(kept, SEGMENT, 0, later, flat), 10_500_000, "half as much more in a round trip");
+}
+
+#[test]
+fn small_windows_grow_as_reno_would() {
+    let now = Instant::ZERO + Span::from_secs(1);
+    let mut cubic = Cubic::default();
+    assert_eq!(cubic.lost(10_000), 7000);
+    // A segment of seven, 9/17 of it: 75 bytes with these 1000, seven times that in a round trip.
+    assert_eq!(cubic.target(7000, SEGMENT, 1000, now, Span::ZERO), 7525);
+    // There already: the cubic function says, which is flat after 1.957 s.
+    assert_eq!(cubic.target(7075, SEGMENT, 0, now, Span::from_ms(1957)), 10_000);
+    // As large as before the loss: the whole segment.
+    let mut cubic = Cubic::default();
+    cubic.lost(10_000);
+    assert_eq!(cubic.target(10_000, SEGMENT, 1000, now, Span::ZERO), 11_000);
+}
