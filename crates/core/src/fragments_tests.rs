@@ -137,3 +137,12 @@ fn who_cuts() {
     assert_eq!([M::Do, M::Probe].map(sending), [(1280, true, false), (1500, true, false)]);
     assert_eq!([M::Dont, M::Want, M::Do, M::Probe].map(M::hears_too_big), [false, true, true, true]);
 }
+
+#[test]
+fn what_is_there_may_come_again_as_a_part_and_no_packet_is_too_long_by_its_last_byte() {
+    use Brought::{Again, Kept, Spoilt};
+    assert_eq!(taken(true, &[(16, 8, false), (16, 8, true)]), [Kept, Again]);
+    let last = BYTES_MAX - BYTES_MAX % 8;
+    assert_eq!(taken(true, &[(last, BYTES_MAX - last, false)]), [Kept]);
+    assert_eq!(taken(true, &[(last, BYTES_MAX - last + 1, false)]), [Spoilt]);
+}

@@ -111,4 +111,25 @@ mod tests {
         }
         assert_eq!(udp_payload(&[0; 60]), None);
     }
+
+    #[test]
+    fn sums_are_those_of_rfc_1071() {
+        assert_eq!((sum(&[1, 2, 3], 4), sum(&[1, 2, 3, 5], 0)), (0x0102 + 0x0300 + 4, 0x0102 + 0x0305));
+        assert_eq!([5, 0x1234_0001, 0x1_ffff].map(fold), [5, 0x1235, 1]);
+    }
+
+    #[test]
+    fn the_header_says_how_long_the_packet_is() {
+        let (src, dst) = ("10.1.0.2:4001".parse().unwrap(), "10.1.0.1:11211".parse().unwrap());
+        let mut frame = [0; 100];
+        let end = Template::new([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], src, dst).complete(&mut frame, 5);
+        assert_eq!((&frame[16..18], &frame[38..40]), (&[0, 33][..], &[0, 13][..]));
+        // Each by itself makes another frame of it.
+        for (at, byte) in [(12, 0x86), (13, 6), (14, 0x46), (23, 6)] {
+            let mut other = frame;
+            other[at] = byte;
+            assert_eq!(udp_payload(&other[..end]), None, "{at}");
+        }
+        assert_eq!(udp_payload(&frame[..HEADER_BYTES - 1]), None);
+    }
 }

@@ -130,3 +130,11 @@ fn what_gets_on_is_no_black_hole() {
         assert_eq!(hole.sent_again(true, seq, 1500), None, "another byte each two times");
     }
 }
+
+#[test]
+fn what_we_say_has_these_types_codes_and_lengths() {
+    use super::answers::{Trouble, bytes_max};
+    let said = [Trouble::NoPort, Trouble::NotWhole].map(|trouble| [trouble.message(true), trouble.message(false)]);
+    assert_eq!(said, [[(3, 3), (1, 4)], [(11, 1), (3, 1)]]);
+    assert_eq!([bytes_max(true), bytes_max(false)], [576, 1280]);
+}

@@ -116,3 +116,8 @@ fn settings_are_read_and_named() {
         assert_eq!(text.parse::<Coalesce>(), Err(NoCoalesce), "{text}");
     }
 }
+
+#[test]
+fn what_names_no_coalescing_is_told_what_does() {
+    assert_eq!(format!("{NoCoalesce}"), "coalescing is adaptive, off, RX_USECS or RX_USECS,RX_FRAMES");
+}

@@ -135,3 +135,13 @@ fn a_dead_neighbour_is_forgotten_in_bounded_time() {
     assert_eq!(asked, 3);
     assert!((now - NOW) <= Span::from_secs(45 + 5 + 3), "{:?}", now - NOW);
 }
+
+#[test]
+fn an_answer_is_good_for_half_to_three_halves_of_the_time() {
+    let until = |draw| match Nud::reachable(NOW, draw) {
+        Nud::Reachable { until } => until - NOW,
+        other => panic!("{other:?}"),
+    };
+    let (half, most) = (Span::from_secs(15), Span::from_ns(44_999_999_999));
+    assert_eq!([0, 29_999_999_999, 30_000_000_000, 59_999_999_999].map(until), [half, most, half, most]);
+}

@@ -66,3 +66,8 @@ fn debug_prints_the_unit_and_the_type() {
     assert_eq!(format!("{:?}", Deadline::at(at(12))), "Deadline(@12ns)");
     assert_eq!(format!("{:?}", Deadline::NEVER), "Deadline(never)");
 }
+
+#[test]
+fn a_span_is_a_duration() {
+    assert_eq!(core::time::Duration::from(Span::from_us(7)), core::time::Duration::from_micros(7));
+}

@@ -104,3 +104,24 @@ fn what_leaves_one_group_can_come_to_another() {
     groups.attach("g1", MemberId(7), "eth0/7", true).unwrap();
     assert_eq!(groups.of_member(MemberId(7)), Some(0));
 }
+
+#[test]
+fn names_have_one_to_thirty_two_letters_digits_and_lines() {
+    for name in ["", " ", "a b", "a/b", "ä", &"x".repeat(33), &"x".repeat(64)] {
+        assert!(matches!(check_name(name), Err(GroupError::BadName { .. })), "{name:?}");
+    }
+    for name in ["a", "A-b_9", &"x".repeat(32)] {
+        assert_eq!(check_name(name), Ok(()), "{name:?}");
+    }
+}
+
+#[test]
+fn the_least_delay_that_may_be_asked_for_may_be_asked_for() {
+    for delay_target in [DELAY_TARGET_MIN, DELAY_TARGET_MAX] {
+        assert_eq!(check_settings(&Settings { delay_target, ..Settings::default() }, 2), Ok(()));
+    }
+    let settings = |shrink_after| Settings { shrink_after, ..Settings::default() };
+    let (_, least) = PATIENCE_MIN[0];
+    assert_eq!(check_settings(&settings(least), 2), Ok(()));
+    assert!(check_settings(&settings(Span { ns: least.ns - 1 }), 2).is_err());
+}

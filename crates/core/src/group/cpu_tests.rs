@@ -52,3 +52,8 @@ fn as_many_as_have_to_stay_awake() {
     assert_eq!(one.park(0), Some(Awake::default()));
     assert_eq!(one.come().leave(), one);
 }
+
+#[test]
+fn those_that_are_awake_are_counted() {
+    assert_eq!([Awake(0), Awake(1), Awake(1).come()].map(Awake::count), [0, 1, 2]);
+}

@@ -40,3 +40,9 @@ fn what_cannot_be_is_refused() {
         assert_eq!(RegionLayout::new(c2s, s2c, log2, buffer), Err(error));
     }
 }
+
+#[test]
+fn a_layout_that_cannot_be_says_what_can() {
+    let error = RegionLayout::new(1, 1, 10, 63).expect_err("it is no multiple of 64");
+    assert_eq!(alloc::format!("{error}"), "a memif buffer has 64 to 65536 bytes, a multiple of 64");
+}

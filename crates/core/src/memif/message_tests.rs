@@ -94,3 +94,26 @@ fn secrets_are_compared_whole() {
     assert_eq!((Secret::new(b""), Secret::new(&[b'x'; 25]), Secret::new(b"a\0b")), (None, None, None));
     assert!(Secret::new(&[b'x'; 24]).is_some());
 }
+
+#[test]
+fn a_secret_is_not_matched_by_differences_that_cancel_and_is_not_shown() {
+    let secret = Secret::new(b"open").unwrap();
+    assert!(secret.matches(secret.bytes()));
+    for places in [&[0][..], &[23], &[0, 1], &[0, 1, 2]] {
+        let mut offered = *secret.bytes();
+        places.iter().for_each(|place| offered[*place] ^= 0x10);
+        assert!(!secret.matches(&offered), "{places:?}");
+    }
+    assert_eq!(alloc::format!("{secret:?}"), "Secret(..)");
+}
+
+#[test]
+fn text_is_cut_before_the_last_byte_of_its_field() {
+    use core::fmt::Write as _;
+    let text = Text::<4>::from_bytes(b"abcd\0");
+    assert_eq!((text.field(), alloc::format!("{text:?}")), (b"abc\0", "\"abc\"".to_string()));
+    let mut text = Text::<4>::new("a");
+    write!(text, "bcdef").unwrap();
+    assert_eq!(text.field(), b"abc\0");
+    assert!(!text.is_empty() && Text::<4>::new("").is_empty());
+}

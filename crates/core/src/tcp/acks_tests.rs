@@ -54,3 +54,12 @@ fn what_is_at_once_is() {
     acks.told();
     assert!(!acks.is_due(now(1000)));
 }
+
+#[test]
+fn two_full_segments_are_answered_at_once_and_not_less() {
+    for (owed, at_once) in [(1000, false), (1999, false), (2000, true)] {
+        let mut acks = Acks::default();
+        acks.came(now(5), 500, owed, SEGMENT);
+        assert_eq!(acks.is_due(now(5)), at_once, "{owed}");
+    }
+}

@@ -195,3 +195,9 @@ proptest! {
         prop_assert_eq!((all, state), (0, Pressure::Calm));
     }
 }
+
+#[test]
+fn thresholds_that_fall_are_told_which_order_is_right() {
+    let error = MemoryLimits::new(2, 1, 3).unwrap_err();
+    assert!(alloc::format!("{error}").contains("give the low one first"));
+}

@@ -84,3 +84,15 @@ fn any_bytes_can_be_read() {
         }
     }
 }
+
+#[test]
+fn a_header_that_is_full_takes_no_blocks() {
+    let mut written = Written::default();
+    assert!(written.is_empty());
+    written.stamps(Stamps { value: 1, echo: 2 });
+    assert!(!written.is_empty());
+    written.blocks([block(1, 2), block(3, 4), block(5, 6), block(7, 8)].into_iter());
+    assert_eq!(written.len(), 40);
+    written.blocks(core::iter::empty());
+    assert_eq!(written.len(), 40);
+}

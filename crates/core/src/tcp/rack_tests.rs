@@ -144,3 +144,10 @@ fn when_a_tail_is_asked_for() {
     assert_eq!(ms(probe_after(Span::from_ms(50), false)), 102);
     assert_eq!(ms(probe_after(Span::from_ms(50), true)), 300);
 }
+
+#[test]
+fn three_segments_that_are_there_leave_no_time_to_one_that_is_not() {
+    let rack = Rack::default();
+    let windows = [0, 2 * SEGMENT, 3 * SEGMENT - 1, 3 * SEGMENT].map(|there| rack.window(&look(0), there));
+    assert_eq!(windows, [Span::from_ms(10), Span::from_ms(10), Span::from_ms(10), Span::ZERO]);
+}

@@ -119,3 +119,15 @@ fn blocks_have_a_length_and_lie_in_others() {
         assert_eq!(block(2, 9).is_in(&block(start, end)), is_in, "{start} {end}");
     }
 }
+
+#[test]
+fn what_is_out_of_order_or_came_twice_is_to_be_told() {
+    let block = SackBlock { start: Seq(7), end: Seq(9) };
+    let mut ranges = Ranges::default();
+    assert!(ranges.is_empty() && ranges.is_silent());
+    ranges.came_twice(block);
+    assert!(ranges.is_empty() && !ranges.is_silent());
+    let mut ranges = Ranges::default();
+    assert!(ranges.insert(block));
+    assert!(!ranges.is_empty() && !ranges.is_silent());
+}

@@ -125,3 +125,26 @@ fn a_shorter_path_is_no_loss() {
     assert!(recovery.acknowledged(&mut congestion, Seq(100)));
     assert_eq!(congestion.window(), 20 * SEGMENT);
 }
+
+#[test]
+fn the_window_is_a_matter_of_repairs_while_there_is_one() {
+    let delivery = Delivery { bytes: SEGMENT, pipe: SEGMENT, safe: true, segment: SEGMENT };
+    let mut congestion = reno(10);
+    let mut recovery = Recovery::default();
+    recovery.delivered(&mut congestion, &delivery);
+    assert_eq!(congestion, reno(10), "nothing is lost");
+    recovery.begins(&mut congestion, (Seq(0), Seq(10_000)), 10_000);
+    let before = congestion;
+    recovery.delivered(&mut congestion, &Delivery { bytes: 0, ..delivery });
+    assert_eq!(congestion, before, "nothing came");
+    // Proportional: 4000 of 10 000 bytes came, 5000 may be under way at the end.
+    recovery.delivered(&mut congestion, &Delivery { bytes: 4000, pipe: 6000, ..delivery });
+    assert_eq!(congestion.window(), 8000);
+}
+
+#[test]
+fn a_probe_that_repaired_a_loss_halves_the_window() {
+    let mut congestion = reno(10);
+    Recovery::default().probe_repaired(&mut congestion);
+    assert_eq!((congestion.window(), congestion.threshold()), (5000, 5000));
+}

@@ -31,3 +31,8 @@ fn first_numbers_of_the_same_ends_grow() {
         }
     }
 }
+
+#[test]
+fn a_number_is_shown_as_one() {
+    assert_eq!(alloc::format!("{:?}", Seq(7)), "#7");
+}

@@ -358,3 +358,14 @@ fn small_windows_grow_as_reno_would() {
     cubic.lost(10_000);
     assert_eq!(cubic.target(10_000, SEGMENT, 1000, now, Span::ZERO), 11_000);
 }
+
+#[test]
+fn round_trips_that_get_longer_are_nothing_to_reno() {
+    let mut path = Path::new(Control::Reno, 100);
+    path.congestion.set_window(20 * SEGMENT);
+    for _ in 0..9 {
+        path.rtt = path.rtt + Span::from_ms(50);
+        path.round(true);
+    }
+    assert_eq!(path.congestion.threshold(), WINDOW_MAX);
+}
