@@ -92,4 +92,10 @@ mod tests {
         assert_eq!((calls[PollContext::User], calls[PollContext::KthreadBusy], calls.total()), (4, 12, 44));
         assert_eq!(PerContext::from_fn(|context| context.name().len() as u64), calls);
     }
+
+    #[test]
+    fn counts_are_shown_by_name() {
+        let shown = alloc::format!("{:?}", PerContext::<u64>::default());
+        assert!(PollContext::ALL.into_iter().all(|context| shown.contains(context.name())), "{shown}");
+    }
 }

@@ -146,3 +146,9 @@ fn what_is_there_may_come_again_as_a_part_and_no_packet_is_too_long_by_its_last_
     assert_eq!(taken(true, &[(last, BYTES_MAX - last, false)]), [Kept]);
     assert_eq!(taken(true, &[(last, BYTES_MAX - last + 1, false)]), [Spoilt]);
 }
+
+#[test]
+fn what_is_held_is_four_megabytes() {
+    // net.ipv4.ipfrag_high_thresh.
+    assert_eq!(HELD_BYTES_MAX, 4_194_304);
+}

@@ -195,4 +195,10 @@ mod tests {
         assert_eq!((histogram.percentile(0.0), histogram.percentile(1.0)), (1, 100_000));
         assert_eq!((of([3, 5, 9]).percentile(0.5), of([]).percentile(0.5)), (5, 0));
     }
+
+    #[test]
+    fn what_is_shown_is_the_powers_and_the_largest() {
+        let shown = alloc::format!("{:?}", of([1, 77]));
+        assert!(shown.starts_with("Histogram { powers: [") && shown.ends_with("max: 77 }"), "{shown}");
+    }
 }

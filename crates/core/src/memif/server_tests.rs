@@ -170,3 +170,17 @@ fn a_disconnect_carries_every_reason_whole() {
         assert_eq!(reason.to_string(), fault.to_string());
     }
 }
+
+#[test]
+fn a_region_has_no_byte_that_a_descriptor_cannot_say() {
+    let limits = ServerLimits { bytes: 1 << 40, ..LIMITS };
+    let answer = |bytes: u64| {
+        let (mut server, _) = ServerHandshake::new(Name::new("server"), limits, &interfaces());
+        server.on_message(&Message::Init(init()), true, &interfaces());
+        server.on_message(&region(0, bytes), true, &[])
+    };
+    assert!(matches!(answer(1 << 32), ServerDecision::Take { .. }));
+    for bytes in [(1 << 32) + 1, 1 << 33] {
+        assert_eq!(answer(bytes), ServerDecision::Refuse(Fault::RegionBytes { bytes }));
+    }
+}

@@ -96,3 +96,9 @@ fn a_header_that_is_full_takes_no_blocks() {
     written.blocks(core::iter::empty());
     assert_eq!(written.len(), 40);
 }
+
+#[test]
+fn a_timestamp_is_believed_for_24_days() {
+    // RFC 7323 section 5.5.
+    assert_eq!(STAMP_FOR, Span::from_secs(2_073_600));
+}

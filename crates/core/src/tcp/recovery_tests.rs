@@ -148,3 +148,14 @@ fn a_probe_that_repaired_a_loss_halves_the_window() {
     Recovery::default().probe_repaired(&mut congestion);
     assert_eq!((congestion.window(), congestion.threshold()), (5000, 5000));
 }
+
+#[test]
+fn at_the_threshold_nothing_more_leaves() {
+    let mut congestion = reno(10);
+    let mut recovery = Recovery::default();
+    recovery.begins(&mut congestion, (Seq(0), Seq(10_000)), 10_000);
+    recovery.sent(SEGMENT);
+    let delivery = Delivery { bytes: 4000, pipe: congestion.threshold(), safe: true, segment: SEGMENT };
+    recovery.delivered(&mut congestion, &delivery);
+    assert_eq!(congestion.window(), 5000);
+}

@@ -162,3 +162,9 @@ fn as_much_room_as_there_is_is_no_growth() {
     assert_eq!(space.limit(), 120_000);
     assert!(!space.took(at(40), Seq(50_000), rtt, 0, || unreachable!("nothing grows")));
 }
+
+#[test]
+fn the_kernels_most_are_these() {
+    // net.ipv4.tcp_rmem[2], net.ipv4.tcp_wmem[2].
+    assert_eq!((RECEIVE_MAX, SEND_MAX), (6_291_456, 4_194_304));
+}
