@@ -176,7 +176,8 @@ fn a_region_has_no_byte_that_a_descriptor_cannot_say() {
     let limits = ServerLimits { bytes: 1 << 40, ..LIMITS };
     let answer = |bytes: u64| {
         let (mut server, _) = ServerHandshake::new(Name::new("server"), limits, &interfaces());
-        server.on_message(&Message::Init(init()), true, &interfaces());
+        let admitted = server.on_message(&Message::Init(init()), true, &interfaces());
+        assert!(matches!(admitted, ServerDecision::Admit { .. }));
         server.on_message(&region(0, bytes), true, &[])
     };
     assert!(matches!(answer(1 << 32), ServerDecision::Take { .. }));
