@@ -8,17 +8,18 @@
 //!
 //! One datagram is left over at most, if the engine's socket has no room for it; what comes stays in the sockets' own queues until the pair takes it.
 
+mod beside;
 mod heads;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use napier_ring::record::{HAS_OWN, HAS_PEER, HAS_TOS, HAS_TTL, HEAD_BYTES, PAYLOAD_BYTES_MAX, RecordHead, RecordKind};
 use napier_runtime::socket::{RecvMeta, SendMeta, UdpSocket};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, recvfrom, send, sendto};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sendto};
 
 pub(crate) use heads::address_of;
 use heads::{bytes_of, ip_of, is_over, peer_of, tell};
@@ -36,6 +37,8 @@ const TURN_MAX: usize = 64;
 const NO_HEAD: &str = "written past the library";
 const UNBOUND: &str = "sent before it has an address";
 const NO_ROOM: &str = "more than bytes in the door (64 MiB)";
+const REFUSED: &str = "that cannot be sent there";
+const NO_MEMORY: &str = "for which the system had no memory";
 const NO_WAY: &str = "to an address that is not the engine's";
 
 /// How it goes on.
@@ -82,6 +85,8 @@ pub(crate) struct Datagrams {
     pub(crate) near: Option<NearSocket>,
     /// What programs want to be told of each datagram: flags of heads.
     pub(crate) tells: u16,
+    /// They want to be told of errors (`IP_RECVERR`).
+    pub(crate) hears: bool,
     /// A message that the engine had no room for.
     left: Option<Box<[u8]>>,
     /// The pair takes no more until an event says so.
@@ -102,6 +107,7 @@ impl Datagrams {
             peer: None,
             near: None,
             tells: 0,
+            hears: false,
             left: None,
             is_full: false,
             is_over: false,
@@ -208,11 +214,21 @@ impl Datagrams {
             Err(NotSent::NoRoom) => turn.counts.lost.push(NO_ROOM),
             Err(NotSent::Lost(why, error)) => {
                 turn.counts.lost.push(why);
-                tell(turn.own, error);
+                self.tell_of(turn.own, error);
             }
-            Err(NotSent::Told(error)) => tell(turn.own, error),
+            Err(NotSent::Told(error)) if !self.tell_of(turn.own, error) => turn.counts.lost.push(REFUSED),
+            Err(NotSent::Told(_)) => {}
         }
         true
+    }
+
+    /// Who has no peer hears of errors only if it asks: what it answers to is what a peer has said (`net/ipv4/udp.c __udp4_lib_err`).
+    fn tell_of(&self, own: &OwnedFd, error: i32) -> bool {
+        let is_told = self.peer.is_some() || self.hears;
+        if is_told {
+            tell(own, error);
+        }
+        is_told
     }
 
     fn send(&self, head: &RecordHead, payload: &[u8], reach: &Reach, own: &OwnedFd) -> Result<(), NotSent> {
@@ -235,9 +251,7 @@ impl Datagrams {
             };
         }
         if let Some(near) = self.near.as_ref().filter(|_| reach.is_own(goes_to.ip())) {
-            let sent = near.send(goes_to, payload);
-            // Who has no peer hears nothing of it (`net/ipv4/udp.c __udp4_lib_err`).
-            return sent.or_else(|error| if self.peer.is_some() { Err(NotSent::Told(error)) } else { Ok(()) });
+            return near.send(goes_to, payload).map_err(NotSent::Told);
         }
         let mut meta = to.map_or_else(SendMeta::default, SendMeta::to);
         if head.has(HAS_OWN) {
@@ -294,63 +308,6 @@ impl Datagrams {
         DatagramFlow::More
     }
 
-    /// What arrives at the twin.
-    fn inward_of_twin(&mut self, turn: &mut DatagramTurn<'_>) -> DatagramFlow {
-        for _ in 0..TURN_MAX {
-            let Some(twin) = self.twin.as_ref().filter(|_| !self.is_full) else { return DatagramFlow::Idle };
-            let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-            let (len, from) = match recvfrom(twin, &mut turn.record[HEAD_BYTES..], flags) {
-                Ok((len, _, from)) => (len, from),
-                Err(Errno::AGAIN) => return DatagramFlow::Idle,
-                // Told once: an error of a datagram that the twin has sent.
-                Err(Errno::INTR) => continue,
-                Err(error) => {
-                    tell(turn.own, error.raw_os_error());
-                    continue;
-                }
-            };
-            let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-            let mut head = RecordHead::new(RecordKind::Datagram);
-            if let Some(from) = from {
-                (head.flags, head.peer) = (HAS_PEER, peer_of(from));
-            }
-            match self.hand_in(turn, &head, len.min(PAYLOAD_BYTES_MAX)) {
-                Ok(()) => {}
-                Err(flow) => return flow,
-            }
-            if let Some(twin) = &self.twin {
-                let _ = recv(twin, &mut [0_u8; 0], RecvFlags::DONTWAIT);
-            }
-        }
-        DatagramFlow::More
-    }
-
-    /// What other programs on the engine send.
-    fn inward_of_near(&mut self, turn: &mut DatagramTurn<'_>) -> DatagramFlow {
-        for _ in 0..TURN_MAX {
-            let next = self.near.as_ref().filter(|_| !self.is_full).and_then(NearSocket::receive);
-            let Some(next) = next else { return DatagramFlow::Idle };
-            let shown = |ip: IpAddr| match ip {
-                IpAddr::V4(four) if self.is_v6 => four.to_ipv6_mapped().into(),
-                ip => ip,
-            };
-            let mut head = RecordHead::new(RecordKind::Datagram);
-            let from = SocketAddr::new(shown(next.from.ip()), next.from.port());
-            (head.flags, head.peer, head.own) = (HAS_PEER | self.tells, peer_of(from), bytes_of(shown(next.to)));
-            // As over loopback.
-            head.ttl = 64;
-            let len = next.payload.len().min(PAYLOAD_BYTES_MAX);
-            turn.record[HEAD_BYTES..HEAD_BYTES + len].copy_from_slice(&next.payload[..len]);
-            if let Err(flow) = self.hand_in(turn, &head, len) {
-                if let Some(near) = &self.near {
-                    near.put_back(next);
-                }
-                return flow;
-            }
-        }
-        DatagramFlow::More
-    }
-
     /// Gives the program a payload that stands in the record.
     fn hand_in(&mut self, turn: &mut DatagramTurn<'_>, head: &RecordHead, len: usize) -> Result<(), DatagramFlow> {
         turn.record[..HEAD_BYTES].copy_from_slice(&head.to_bytes());
@@ -360,9 +317,14 @@ impl Datagrams {
                 turn.counts.moved[1] += 1;
                 Ok(())
             }
-            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
+            Err(Errno::AGAIN) => {
                 self.is_full = true;
                 Err(DatagramFlow::Idle)
+            }
+            // No event would say that there is some.
+            Err(Errno::NOBUFS | Errno::NOMEM) => {
+                turn.counts.lost.push(NO_MEMORY);
+                Ok(())
             }
             // It has closed its end, or that half of it.
             Err(_) if is_over(turn.own) => Err(DatagramFlow::Closed),

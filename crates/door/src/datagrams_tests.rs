@@ -33,15 +33,19 @@ fn messages_without_a_head_are_counted_and_dropped() {
 }
 
 #[test]
-fn a_datagram_without_an_address_is_told_of() {
+fn errors_are_told_to_those_with_a_peer_and_those_that_ask() {
     let (theirs, own) = pair();
-    let mut datagrams = Datagrams::new(true);
     let message = RecordHead::new(RecordKind::Datagram).to_bytes();
-    send(&theirs, &message, SendFlags::empty()).expect("there is room");
-    let (_, counts) = turn(&mut datagrams, &own, &mut 0);
-    assert_eq!(counts.lost, [UNBOUND]);
     let mut told = [0; HEAD_BYTES];
-    recv(&theirs, &mut told, RecvFlags::empty()).expect("it is told");
+    let mut after_one = |peer: Option<&str>, hears| {
+        let mut datagrams = Datagrams::new(true);
+        (datagrams.peer, datagrams.hears) = (peer.map(|peer| peer.parse().expect("an address")), hears);
+        send(&theirs, &message, SendFlags::empty()).expect("there is room");
+        assert_eq!(turn(&mut datagrams, &own, &mut 0).1.lost, [UNBOUND]);
+        recv(&theirs, &mut told, RecvFlags::DONTWAIT).map(|(len, _)| len)
+    };
+    assert_eq!(after_one(None, false), Err(Errno::AGAIN), "what it answers to is what a peer has said");
+    assert_eq!((after_one(Some("[::1]:1"), false), after_one(None, true)), (Ok(HEAD_BYTES), Ok(HEAD_BYTES)));
     let head = RecordHead::from_bytes(&told).expect("a head");
     assert_eq!((head.kind, i32::from(head.errno)), (RecordKind::Error, libc::EDESTADDRREQ));
 }

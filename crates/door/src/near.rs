@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,6 +22,8 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown, socketpair,
 };
+
+use crate::limits::BYTES_MAX;
 
 /// Ports that are given to those that open a connection and have none. Source: `ip-sysctl`, `ip_local_port_range`.
 const PORTS: RangeInclusive<u16> = 32_768..=60_999;
@@ -186,12 +188,25 @@ impl Drop for NearListener {
 pub(crate) struct NearBell {
     fd: OwnedFd,
     rung: Mutex<HashSet<u64>>,
+    /// Bytes of datagrams that wait at all sockets of the program.
+    waiting_bytes: AtomicUsize,
 }
 
 impl NearBell {
     pub(crate) fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { fd, rung: Mutex::default() })
+        Ok(Self { fd, rung: Mutex::default(), waiting_bytes: AtomicUsize::new(0) })
+    }
+
+    /// Whether there is room for so many bytes more, which are counted then. Relaxed, here and below: a figure.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        let more = |waiting: usize| waiting.checked_add(bytes).filter(|all| *all <= BYTES_MAX);
+        self.waiting_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// So many do not wait any more.
+    pub(crate) fn have_left(&self, bytes: usize) {
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn ring(&self, token: u64) {

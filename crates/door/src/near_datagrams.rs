@@ -41,6 +41,7 @@ struct NearQueue {
     peer: Option<SocketAddr>,
     waiting: VecDeque<NearDatagram>,
     bytes: usize,
+    is_closed: bool,
 }
 
 /// A datagram on its way.
@@ -101,6 +102,11 @@ impl NearSocket {
     /// `ECONNREFUSED`: no socket is there.
     pub(crate) fn send(&self, to: SocketAddr, payload: &[u8]) -> Result<(), i32> {
         let (own, to) = (self.place.address, plain(to));
+        // `net/ipv6/udp.c udpv6_sendmsg`: an address of IPv6 sends none of IPv4, and no socket of IPv4 one of IPv6.
+        let has_v6_alone = self.place.only_v6 || own.is_ipv6() && !own.ip().is_unspecified();
+        if if to.is_ipv4() { has_v6_alone } else { own.is_ipv4() } {
+            return Err(libc::ENETUNREACH);
+        }
         let from = SocketAddr::new(if own.ip().is_unspecified() { to.ip() } else { own.ip() }, own.port());
         let found = {
             let table = locked(&self.near.table);
@@ -112,7 +118,8 @@ impl NearSocket {
         {
             let mut queue = locked(&place.queue);
             let bytes = payload.len() + OVERHEAD_BYTES;
-            if queue.bytes + bytes > WAITING_BYTES_MAX {
+            let has_room = queue.bytes + bytes <= WAITING_BYTES_MAX && !queue.is_closed;
+            if !(has_room && place.bell.has_room_for(bytes)) {
                 return Ok(());
             }
             queue.bytes += bytes;
@@ -126,20 +133,31 @@ impl NearSocket {
     pub(crate) fn receive(&self) -> Option<NearDatagram> {
         let mut queue = locked(&self.place.queue);
         let next = queue.waiting.pop_front()?;
-        queue.bytes -= next.payload.len() + OVERHEAD_BYTES;
+        let bytes = next.payload.len() + OVERHEAD_BYTES;
+        queue.bytes -= bytes;
+        self.place.bell.have_left(bytes);
         Some(next)
     }
 
-    /// One that was received, and has no room yet.
+    /// One that was received, and has no room yet. It is lost if others have taken its place meanwhile.
     pub(crate) fn put_back(&self, datagram: NearDatagram) {
-        let mut queue = locked(&self.place.queue);
-        queue.bytes += datagram.payload.len() + OVERHEAD_BYTES;
-        queue.waiting.push_front(datagram);
+        let bytes = datagram.payload.len() + OVERHEAD_BYTES;
+        if self.place.bell.has_room_for(bytes) {
+            let mut queue = locked(&self.place.queue);
+            queue.bytes += bytes;
+            queue.waiting.push_front(datagram);
+        }
     }
 }
 
 impl Drop for NearSocket {
     fn drop(&mut self) {
+        {
+            let mut queue = locked(&self.place.queue);
+            queue.is_closed = true;
+            queue.waiting.clear();
+            self.place.bell.have_left(std::mem::take(&mut queue.bytes));
+        }
         let mut table = locked(&self.near.table);
         let port = self.place.address.port();
         if let Some(all) = table.get_mut(&port) {

@@ -219,6 +219,12 @@ pub(crate) fn before_forks(call: extern "C" fn()) -> bool {
     unsafe { pthread_atfork(Some(call), None, None) == 0 }
 }
 
+/// Lets a function be called in each child of a fork.
+pub(crate) fn after_forks(call: extern "C" fn()) -> bool {
+    // SAFETY: the library is never unloaded, so the function stays.
+    unsafe { pthread_atfork(None, None, Some(call)) == 0 }
+}
+
 /// A function of the C library that this library takes the place of, asked for once.
 pub(crate) struct NextFunction {
     name: &'static CStr,

@@ -111,12 +111,19 @@ fn take(head: &mut RecordHead, what: (c_int, c_int), value: &[u8; 20], len: usiz
         (abi::SOL_IP, abi::IP_PKTINFO) if len >= 12 => {
             head.flags |= HAS_OWN;
             head.ifindex = word(0);
-            head.own[..4].copy_from_slice(&value[4..8]);
+            // As this head has addresses.
+            let at = if head.peer.is_v6 { 12 } else { 0 };
+            head.own[at..at + 4].copy_from_slice(&value[4..8]);
+            if head.peer.is_v6 {
+                head.own[10..12].fill(0xff);
+            }
         }
         (abi::SOL_IPV6, abi::IPV6_PKTINFO) if len >= 20 => {
             head.flags |= HAS_OWN;
             head.ifindex = word(16);
             head.own.copy_from_slice(&value[..16]);
+            // Towards the peer that it has.
+            head.peer.is_v6 |= !head.has(HAS_PEER);
         }
         (abi::SOL_IP, abi::IP_TOS) | (abi::SOL_IPV6, abi::IPV6_TCLASS) if len >= 1 => {
             (head.flags, head.tos) = (head.flags | HAS_TOS, byte()?);

@@ -94,6 +94,7 @@ pub(crate) unsafe fn send(
     if error.is_none() && !to.is_null() && to_len > 0 {
         // SAFETY: as the caller promises.
         match unsafe { control::read_address(to, to_len) } {
+            Ok(peer) if peer.port == 0 => error = Some(abi::EINVAL),
             Ok(peer) => (head.flags, head.peer) = (HAS_PEER, peer),
             Err(found) => error = Some(found),
         }

@@ -50,6 +50,11 @@ fn is_its() -> bool {
     }
 }
 
+/// In a child of a fork, before it can have one of its own that shares its memory.
+pub(crate) extern "C" fn claim() {
+    is_its();
+}
+
 /// Before the first entry.
 fn begin() {
     if !OWNER.load(Ordering::Relaxed).is_null() {
@@ -57,7 +62,10 @@ fn begin() {
     }
     if let Some(page) = abi::page_of_this_process() {
         // Release: pairs with the Acquire of `is_its`, so the page is there. One that another thread has made meanwhile does; this one is left.
-        let _ = OWNER.compare_exchange(null_mut(), page.as_ptr(), Ordering::Release, Ordering::Relaxed);
+        let begun = OWNER.compare_exchange(null_mut(), page.as_ptr(), Ordering::Release, Ordering::Relaxed);
+        if begun.is_ok() {
+            abi::after_forks(claim);
+        }
         is_its();
     }
 }

@@ -181,11 +181,13 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     unsafe { abi::close(fd) }
 }
 
+pub(crate) fn forget_datagrams(first: c_uint, last: c_uint) {
+    (first..=last.min(c_uint::from(u16::MAX))).for_each(|fd| datagrams::forget(fd as c_int));
+}
+
 fn forget_from(first: c_uint, last: c_uint) {
-    for fd in first..=last.min(c_uint::from(u16::MAX)) {
-        forget(fd as c_int, None);
-        datagrams::forget(fd as c_int);
-    }
+    (first..=last.min(c_uint::from(u16::MAX))).for_each(|fd| forget(fd as c_int, None));
+    forget_datagrams(first, last);
 }
 
 /// As `close_range(2)`.
@@ -346,7 +348,11 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c
 pub unsafe extern "C-unwind" fn _Fork() -> c_int {
     guarded((), || connections::forget_all(WhyLeft::Fork));
     // SAFETY: as the caller promises.
-    unsafe { abi::_Fork() }
+    let pid = unsafe { abi::_Fork() };
+    if pid == 0 {
+        datagrams::claim();
+    }
+    pid
 }
 
 fn before_spawn(actions: *const c_void) {

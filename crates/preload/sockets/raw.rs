@@ -11,6 +11,9 @@ use super::{abi, datagrams, forget, numbers, reads, writes};
 mod call {
     use core::ffi::c_long;
 
+    pub(super) const COPIES: [c_long; 3] = [32, 33, 292];
+    pub(super) const FCNTL: c_long = 72;
+    pub(super) const CLOSE_RANGE: c_long = 436;
     pub(super) const READ: c_long = 0;
     pub(super) const WRITE: c_long = 1;
     pub(super) const CLOSE: c_long = 3;
@@ -21,6 +24,7 @@ mod call {
     pub(super) const RECVFROM: c_long = 45;
     pub(super) const SENDMSG: c_long = 46;
     pub(super) const RECVMSG: c_long = 47;
+    pub(super) const SHUTDOWN: c_long = 48;
     pub(super) const BIND: c_long = 49;
     pub(super) const SETSOCKOPT: c_long = 54;
     pub(super) const RECVMMSG: c_long = 299;
@@ -30,6 +34,9 @@ mod call {
 mod call {
     use core::ffi::c_long;
 
+    pub(super) const COPIES: [c_long; 2] = [23, 24];
+    pub(super) const FCNTL: c_long = 25;
+    pub(super) const CLOSE_RANGE: c_long = 436;
     pub(super) const CLOSE: c_long = 57;
     pub(super) const READ: c_long = 63;
     pub(super) const WRITE: c_long = 64;
@@ -40,6 +47,7 @@ mod call {
     pub(super) const SENDTO: c_long = 206;
     pub(super) const RECVFROM: c_long = 207;
     pub(super) const SETSOCKOPT: c_long = 208;
+    pub(super) const SHUTDOWN: c_long = 210;
     pub(super) const SENDMSG: c_long = 211;
     pub(super) const RECVMSG: c_long = 212;
     pub(super) const RECVMMSG: c_long = 243;
@@ -70,6 +78,7 @@ unsafe fn of_datagrams(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Optio
             call::CONNECT => numbers::connect(fd, bytes, c as c_uint) as isize,
             call::BIND => numbers::bind(fd, bytes, c as c_uint) as isize,
             call::SETSOCKOPT => numbers::setsockopt(fd, b as c_int, c as c_int, at(d as usize), e as c_uint) as isize,
+            call::SHUTDOWN => numbers::shutdown(fd, b as c_int) as isize,
             call::CLOSE => numbers::close(fd) as isize,
             _ => return None,
         }
@@ -95,7 +104,6 @@ pub unsafe extern "C-unwind" fn syscall(
         let fd = if number == abi::SPLICE { c } else { a };
         forget(fd as c_int, Some(WhyLeft::Syscall));
     }
-    // Copies of a socket for datagrams that are made so are not known, and go on without heads: the engine counts what they send.
     if datagrams::is_one(a as c_int)
         // SAFETY: as the caller promises.
         && let Some(done) = unsafe { of_datagrams(number, [a, b, c, d, e, f]) }
@@ -103,5 +111,12 @@ pub unsafe extern "C-unwind" fn syscall(
         return done;
     }
     // SAFETY: as the caller promises; what was not given is not read.
-    unsafe { abi::syscall(number, a, b, c, d, e, f) }
+    let done = unsafe { abi::syscall(number, a, b, c, d, e, f) };
+    let is_copy = call::COPIES.contains(&number) || number == call::FCNTL && abi::DUPLICATES.contains(&(b as c_int));
+    if done >= 0 && is_copy && done != a {
+        datagrams::copied(a as c_int, done as c_int);
+    } else if done == 0 && number == call::CLOSE_RANGE && c as c_uint & abi::ONLY_CLOEXEC == 0 {
+        numbers::forget_datagrams(a as c_uint, b as c_uint);
+    }
+    done
 }

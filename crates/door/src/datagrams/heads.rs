@@ -45,9 +45,9 @@ pub(super) fn tell(own: &OwnedFd, error: i32) {
     let _ = send(own, &head.to_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Whether the program has closed its end.
+/// Whether the program has closed its end, or the writing half of it, which only what goes past its library does.
 pub(super) fn is_over(own: impl AsFd) -> bool {
     let mut asked = [PollFd::new(&own, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&now)).is_ok_and(|_| asked[0].revents().contains(PollFlags::HUP))
+    poll(&mut asked, Some(&now)).is_ok_and(|_| asked[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP))
 }

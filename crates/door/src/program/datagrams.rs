@@ -16,7 +16,7 @@ use super::{DatagramCalls, ServedProgram};
 use crate::address::WrittenAddress;
 use crate::datagrams::{DatagramCounts, DatagramFlow, DatagramTurn, Datagrams, RECORD_BYTES};
 use crate::limits;
-use crate::rules::datagrams::{DatagramRule, rule, told};
+use crate::rules::datagrams::{DatagramRule, is_of_errors, rule, told};
 use crate::rules::options::{KeptOptions, name_of};
 use crate::rules::reach::Whose;
 
@@ -326,13 +326,13 @@ impl DatagramCalls<'_, '_> {
         }
         let socket = self.0.sockets.get(about.token).expect("it was found");
         let noted = socket.options.note(level, name, value);
-        let (tells, options) = (socket.options.tells(), socket.options.clone());
-        if let Some(twin) = socket.twin() {
+        let (tells, hears, options) = (socket.options.tells(), socket.options.hears(), socket.options.clone());
+        if let Some(twin) = socket.twin().filter(|_| !is_of_errors(level, name)) {
             // What it refuses programs go on without.
             let _ = Notifier::set_option(twin, level, name, value);
         }
         if let Some(datagrams) = self.of(about.token) {
-            datagrams.tells = tells;
+            (datagrams.tells, datagrams.hears) = (tells, hears);
             datagrams.socket.iter().for_each(|socket| options.apply_to_datagrams(socket));
         }
         self.0.answer(held, noted.map(|()| 0));
@@ -350,6 +350,10 @@ impl DatagramCalls<'_, '_> {
             DatagramRule::Engine | DatagramRule::Kept | DatagramRule::Told => {}
         }
         let socket = self.0.sockets.get(about.token).expect("it was found");
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) {
+            let value = socket.options.linger();
+            return self.0.tell_option(held, &value);
+        }
         let value = told(level, name, socket.is_v6, &socket.options);
         self.0.tell_option(held, &value.to_ne_bytes());
     }

@@ -306,6 +306,7 @@ impl ServedProgram<'_> {
     pub(super) fn look_for_closed(&mut self, among: Vec<u64>) {
         for token in among {
             if self.sockets.get(token).is_some_and(|socket| Self::is_closed(&socket.own)) {
+                DatagramCalls(self).drain(token);
                 self.remove(token);
             }
         }

@@ -11,6 +11,7 @@ use rustix::net::{SocketFlags, acceptfrom_with, bind, listen};
 
 use super::socket::{Backlogged, Listening, ProgramSocket};
 use crate::relay::Far;
+use crate::rules::datagrams::is_of_errors;
 
 /// Beside a socket's token: an event is of its twin. No token has this bit: places are fewer.
 pub(super) const OF_TWIN: u64 = 1 << 31;
@@ -26,7 +27,8 @@ pub(super) fn twin_at(socket: &ProgramSocket, tid: u32, address: SocketAddr) -> 
     let Ok(twin) = Notifier::kernel_socket(tid, domain, socket.kind() | libc::SOCK_NONBLOCK) else {
         return Ok(None);
     };
-    for set in socket.options.all() {
+    let is_for_datagrams = socket.kind() == libc::SOCK_DGRAM;
+    for set in socket.options.all().iter().filter(|set| !(is_for_datagrams && is_of_errors(set.level, set.name))) {
         // What it refuses programs go on without.
         let _ = Notifier::set_option(&twin, set.level, set.name, set.value());
     }

@@ -98,7 +98,17 @@ pub(crate) fn told(level: i32, name: i32, is_v6: bool, options: &KeptOptions) ->
     }
 }
 
+/// Whether an option makes a socket keep errors until they are read from a queue, which none reads of a twin: it would be full of them.
+pub(crate) const fn is_of_errors(level: i32, name: i32) -> bool {
+    matches!((level, name), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
+}
+
 impl KeptOptions {
+    /// Whether the program wants to be told of errors without a peer.
+    pub(crate) fn hears(&self) -> bool {
+        self.int(libc::IPPROTO_IP, libc::IP_RECVERR) != 0 || self.int(libc::IPPROTO_IPV6, libc::IPV6_RECVERR) != 0
+    }
+
     /// What the program wants to be told of each datagram: flags of heads.
     pub(crate) fn tells(&self) -> u16 {
         let is_on = |four, six| self.int(libc::IPPROTO_IP, four) != 0 || self.int(libc::IPPROTO_IPV6, six) != 0;

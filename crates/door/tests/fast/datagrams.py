@@ -86,6 +86,7 @@ def asks(port):
 
 def places(port):
     """Who has which address."""
+    to = int(sys.argv[3])
     with at(ENGINE, 7100) as s:
         with made() as other:
             print(name(other.bind, (ENGINE, 7100)), name(other.bind, ('0.0.0.0', 7100)), name(other.bind, (ENGINE, 0)))
@@ -94,7 +95,13 @@ def places(port):
     for _ in range(20):
         freed(ENGINE, 7100).close()
     with at(ENGINE, 0) as s:
-        print(s.getsockname()[1] > 0, name(s.sendto, b'x', ('127.0.0.1', 9)), name(s.recv, 10))
+        print(s.getsockname()[1] > 0, name(s.sendto, b'x', ('127.0.0.1', 9)))
+        # Who has no peer is not told.
+        s.sendto(b'after it', (PEER, port))
+        print(s.recv(100))
+    for number in range(50):
+        with freed(ENGINE, 7100) as s:
+            s.sendto(b'%d' % number, (PEER, to))
 
 
 def filters(port):
@@ -299,7 +306,10 @@ def children(port):
     child = os.fork()
     if child == 0:
         s.send(b'of the child')
-        os._exit(0 if s.recv(100) == b'of the child' else 1)
+        # What a child of its own closes, which shares its memory, it has still.
+        subprocess.run([sys.executable, '-c', 'pass'], close_fds=True)
+        s.send(b'and later')
+        os._exit(0 if [s.recv(100), s.recv(100)] == [b'of the child', b'and later'] else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     # A child by vfork closes all descriptors in memory that is its parent's.
     print(subprocess.run([sys.executable, '-c', 'pass'], close_fds=True).returncode)
@@ -430,6 +440,18 @@ def hostile(port):
     signal.pause()
 
 
+def half(port):
+    """Ends its writing half, past the library: by a number that this does not know."""
+    s = made()
+    s.connect((PEER, port))
+    s.send(b'x')
+    print(s.recv(10), flush=True)
+    PIDFD_GETFD = 438
+    copy = libc.syscall(PIDFD_GETFD, os.pidfd_open(os.getpid()), s.fileno(), 0)
+    print(copy >= 0, libc.shutdown(copy, socket.SHUT_WR), flush=True)
+    signal.pause()
+
+
 def until_it_ends(port):
     s = made()
     s.connect((PEER, port))
@@ -457,4 +479,4 @@ def too_many(port):
     signal.pause()
 
 
-{part.__name__: part for part in [serve, asks, places, filters, messages, many, waits, refused, left, children, mapped, newer, near, flood, hostile, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))
+{part.__name__: part for part in [serve, asks, places, filters, messages, many, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))
