@@ -314,6 +314,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_ends_as_what_it_counts() {
+        for (name, want) in [("busy_ns", "7 ns"), ("rx_bytes", "7 bytes"), ("tx_packets", "7 packets"), ("polls", "7")]
+        {
+            let shown = alloc::format!("{}", Line(name));
+            assert_eq!(shown, alloc::format!("{name:<32}{want}\n"));
+        }
+    }
+
+    struct Line(&'static str);
+
+    impl fmt::Display for Line {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            ShownNumber::show(&7, self.0, f)
+        }
+    }
+
+    #[test]
     fn what_is_published_is_read() {
         let mut mine = Numbers { schedules: 9, ..Numbers::default() };
         mine.polls[PollContext::Group] = 1;

@@ -53,3 +53,21 @@ impl<F: FnMut(&'static Metric, &[&str], u64)> Sink for F {
         self(metric, labels, value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static POLLS: Metric =
+        Metric { name: "napier_polls", kind: Kind::Counter, unit: Unit::Count, help: "Polls", labels: &["cpu"] };
+
+    #[test]
+    fn a_closure_gets_each_figure() {
+        let mut got = alloc::vec::Vec::new();
+        let mut sink = |metric: &'static Metric, labels: &[&str], value: u64| {
+            got.push((metric.name, alloc::format!("{labels:?}"), value));
+        };
+        Sink::sample(&mut sink, &POLLS, &["3"], 7);
+        assert_eq!(got, [("napier_polls", r#"["3"]"#.into(), 7)]);
+    }
+}

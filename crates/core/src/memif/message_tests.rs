@@ -117,3 +117,10 @@ fn text_is_cut_before_the_last_byte_of_its_field() {
     assert_eq!(text.field(), b"abc\0");
     assert!(!text.is_empty() && Text::<4>::new("").is_empty());
 }
+
+#[test]
+fn who_asks_for_what_is_shown_without_the_secret() {
+    let shown: alloc::vec::Vec<_> = samples().iter().map(|message| alloc::format!("{message:?}")).collect();
+    let init = "Init(Init { version: 0x200, id: 16909060, mode: 5, name: \"napier\" })";
+    assert_eq!(shown.iter().filter(|shown| *shown == init).count(), 1, "{shown:?}");
+}

@@ -87,7 +87,7 @@ fn an_early_answer_to_what_was_sent_again_is_to_the_first_copy() {
     let (mut rack, mut queue) = (Rack::default(), sent(&[0]));
     queue.send_again(seq(0), seq(1), ms(100));
     let entry = *queue.first().unwrap();
-    for (now, older, counts) in [(110, false, false), (150, true, false), (150, false, true)] {
+    for (now, older, counts) in [(139, false, false), (140, false, true), (150, true, false)] {
         rack = Rack::default();
         rack.delivered(&entry, ms(now), Span::from_ms(40), older);
         assert_eq!(!rack.rtt.is_zero(), counts, "{now} {older}");

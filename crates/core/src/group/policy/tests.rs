@@ -2,6 +2,8 @@ use alloc::vec;
 
 use super::*;
 
+mod borders;
+
 const TARGET_US: u64 = 10;
 
 fn at(us: u64) -> Instant {

@@ -369,3 +369,11 @@ fn round_trips_that_get_longer_are_nothing_to_reno() {
     }
     assert_eq!(path.congestion.threshold(), WINDOW_MAX);
 }
+
+#[test]
+fn where_reno_has_as_much_as_the_cubic_function_the_function_counts() {
+    let (mut cubic, now) = (Cubic::default(), Instant::ZERO + Span::from_secs(1));
+    // A fifth of a segment for each two of a window of ten, and 400 bytes of the function in a second.
+    cubic.target(10_000, SEGMENT, 2000, now, Span::ZERO);
+    assert_eq!(cubic.target(10_000, SEGMENT, 2000, now + Span::from_secs(1), Span::ZERO), 10_500);
+}
