@@ -63,6 +63,7 @@ fn what_came_back_goes_first() {
     assert_eq!(order, [0, 1, 9, 2, 3, 4]);
     assert_eq!(root.fetch(NOW, 64, open(0), &mut chain), Fetched::Empty);
     assert_eq!(root.stats().packets, 5, "a packet leaves once, however often it comes back");
+    assert_eq!((root.qlen(), root.backlog_bytes()), (0, 0));
 }
 
 /// Scenario 83: nothing is dequeued for a stopped queue.

@@ -89,4 +89,25 @@ mod tests {
             prop_assert_eq!(heap.pop_due(Instant::from_ns(u64::MAX)), None);
         }
     }
+
+    #[test]
+    fn whatever_the_order_the_earliest_comes_first_and_of_equals_the_first() {
+        for odd in (1..64).step_by(2) {
+            let mut heap = DelayHeap::default();
+            for number in 0..64 {
+                heap.push(Instant::from_ns(u64::from(number * odd % 64 / 4)), 64 - number);
+            }
+            let mut before = (0, 65);
+            for _ in 0..64 {
+                let at = heap.earliest().unwrap().ns;
+                let flow = heap.pop_due(Instant::from_ns(at)).unwrap();
+                assert!(at > before.0 || flow < before.1, "{odd}: {flow} at {at} after {before:?}");
+                assert!(at >= before.0, "{odd}: {flow} at {at} after {before:?}");
+                before = (at, flow);
+            }
+            heap.push(Instant::from_ns(1), 1);
+            heap.clear();
+            assert_eq!(heap, DelayHeap::default());
+        }
+    }
 }

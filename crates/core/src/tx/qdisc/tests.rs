@@ -65,3 +65,46 @@ fn who_may_be_passed_by() {
 fn nothing_waits_in_noqueue() {
     let _ = Qdisc::Noqueue.enqueue(Packet::new(0, 0), NOW, 0);
 }
+
+#[test]
+fn each_says_whether_something_waits_and_lets_all_of_it_go() {
+    let (mut fifo, mut prio, mut fq) = (Fifo::new(4), Prio::new(4), Fq::new(FqConfig::default()));
+    assert!(fifo.is_empty() && prio.is_empty() && fq.is_empty());
+    for number in 0..2 {
+        let packet = Packet::new(0, number);
+        assert!(fifo.enqueue(packet, 0).is_ok() && prio.enqueue(packet).is_ok() && fq.enqueue(packet, NOW).is_ok());
+        assert!(!fifo.is_empty() && !prio.is_empty() && !fq.is_empty());
+    }
+    let mut gone = Vec::new();
+    let mut drop = |packet: Packet| gone.push(packet.number);
+    fifo.reset(&mut drop);
+    prio.reset(&mut drop);
+    fq.reset(&mut drop);
+    assert!(fifo.is_empty() && prio.is_empty() && fq.is_empty());
+    assert_eq!(gone, [0, 1, 0, 1, 0, 1]);
+}
+
+struct Plain;
+
+impl TxPacket for Plain {
+    fn len_bytes(&self) -> u32 {
+        60
+    }
+
+    fn flow_hash(&self) -> u32 {
+        1
+    }
+
+    fn priority(&self) -> u32 {
+        0
+    }
+
+    fn earliest_departure(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[test]
+fn a_packet_that_says_nothing_is_not_paced_and_goes_to_the_first_queue() {
+    assert_eq!((Plain.pacing_rate(), Plain.tx_queue()), (RATE_UNLIMITED, 0));
+}
