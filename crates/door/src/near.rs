@@ -30,12 +30,12 @@ const PORTS: RangeInclusive<u16> = 32_768..=60_999;
 /// Connections that may wait at a listener beside those that its program has asked for, as many as in the engine.
 const WAITING_MAX: usize = 256;
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is in there is whole after each statement.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn plain(address: SocketAddr) -> SocketAddr {
+pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 

@@ -4,22 +4,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::near::NearBell;
+use crate::near::{NearBell, locked, plain};
 
 /// Bytes that wait at a socket, with [`OVERHEAD_BYTES`] for each datagram; what is sent beyond is lost. Source: `net.core.rmem_default`.
 const WAITING_BYTES_MAX: usize = 212_992;
 const OVERHEAD_BYTES: usize = 768;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in there is whole after each statement.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
 
 /// The sockets for datagrams of all programs of an engine, by port.
 #[derive(Default)]

@@ -154,6 +154,13 @@ struct ShownParts {
     counts: DoorCounts,
 }
 
+/// Relaxed: figures.
+fn count(sums: &[AtomicU64; 2], more: [u64; 2]) {
+    for (sum, more) in sums.iter().zip(more).filter(|(_, more)| *more > 0) {
+        sum.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
 impl ShownProgram {
     fn parts(&self) -> MutexGuard<'_, ShownParts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -174,18 +181,12 @@ impl ShownProgram {
 
     /// Counts bytes of connections with rings: through these, and by their pairs.
     pub(crate) fn came(&self, bytes: [u64; 2]) {
-        for (sum, more) in self.came.iter().zip(bytes).filter(|(_, more)| *more > 0) {
-            // Relaxed: a figure.
-            sum.fetch_add(more, Ordering::Relaxed);
-        }
+        count(&self.came, bytes);
     }
 
     /// Counts datagrams out and in.
     pub(crate) fn datagrams(&self, moved: [u64; 2]) {
-        for (sum, more) in self.datagrams.iter().zip(moved).filter(|(_, more)| *more > 0) {
-            // Relaxed: a figure.
-            sum.fetch_add(more, Ordering::Relaxed);
-        }
+        count(&self.datagrams, moved);
     }
 
     pub(crate) fn counts(&self) -> DoorCounts {

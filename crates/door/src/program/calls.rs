@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use napier_linux::process::{Given, HeldSocketCall, Notifier, SocketCall, Watches};
 use napier_ring::outbox::LIBRARY_LEVEL;
-use napier_runtime::socket::TcpListener;
+use napier_runtime::socket::{NetNs, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
@@ -254,14 +254,8 @@ impl ServedProgram<'_> {
     fn place(&mut self, token: u64, address: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
         self.may_bind(address.port(), held)?;
         let is_wildcard = address.ip().is_unspecified();
-        let (listener, twin) = match self.listener(token, address, held.tid()) {
-            // The program may have closed what has the place, and this thread not have heard of it.
-            Err(libc::EADDRINUSE) => {
-                self.look_for_closed(self.sockets.unconnected());
-                self.listener(token, address, held.tid())
-            }
-            other => other,
-        }?;
+        let make = ProgramSocket::listener;
+        let (listener, twin) = self.with_twin((token, address, held.tid()), make, TcpListener::local_addr)?;
         let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
         socket.behind = Behind::Place { listener, is_any: is_wildcard && address.port() == 0, twin };
         Ok(())
@@ -281,24 +275,42 @@ impl ServedProgram<'_> {
         Ok(())
     }
 
-    /// A place at the engine and, for a wildcard, one of the kernel at the same port.
-    fn listener(&mut self, token: u64, address: SocketAddr, tid: u32) -> Result<(TcpListener, Option<OwnedFd>), i32> {
-        for _ in 0..PORTS_MAX {
-            let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
-            let listener = socket.listener(&self.offer.netns, address);
-            let listener = listener.map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))?;
-            if !address.ip().is_unspecified() {
-                return Ok((listener, None));
+    /// A place of the engine and, for a wildcard, its twin at the same port, for the socket of this token and a thread.
+    ///
+    /// # Errors
+    /// Of `errno(3)`.
+    pub(super) fn with_twin<T>(
+        &mut self,
+        (token, address, tid): (u64, SocketAddr, u32),
+        make: impl Fn(&ProgramSocket, &NetNs, SocketAddr) -> io::Result<T>,
+        local: impl Fn(&T) -> io::Result<SocketAddr>,
+    ) -> Result<(T, Option<OwnedFd>), i32> {
+        let make_both = |served: &mut Self| {
+            for _ in 0..PORTS_MAX {
+                let socket = served.sockets.get(token).ok_or(libc::EBADF)?;
+                let made = make(socket, &served.offer.netns, address);
+                let made = made.map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))?;
+                if !address.ip().is_unspecified() {
+                    return Ok((made, None));
+                }
+                let port = local(&made).map_or(address.port(), |local| local.port());
+                match twin_at(socket, tid, SocketAddr::new(address.ip(), port)) {
+                    Ok(twin) => return Ok((made, twin)),
+                    // The engine chose one that the kernel has given.
+                    Err(libc::EADDRINUSE) if address.port() == 0 => {}
+                    Err(error) => return Err(error),
+                }
             }
-            let port = listener.local_addr().map_or(address.port(), |local| local.port());
-            match twin_at(socket, tid, SocketAddr::new(address.ip(), port)) {
-                Ok(twin) => return Ok((listener, twin)),
-                // The engine chose one that the kernel has given.
-                Err(libc::EADDRINUSE) if address.port() == 0 => {}
-                Err(error) => return Err(error),
+            Err(libc::EADDRINUSE)
+        };
+        match make_both(self) {
+            // The program may have closed what has the place, and this thread not have heard of it.
+            Err(libc::EADDRINUSE) => {
+                self.look_for_closed(self.sockets.unconnected());
+                make_both(self)
             }
+            other => other,
         }
-        Err(libc::EADDRINUSE)
     }
 
     fn listen(&mut self, about: About) {

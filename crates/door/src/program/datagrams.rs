@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use napier_linux::process::{HeldSocketCall, Notifier, SocketCall};
 use napier_ring::record::{STATE_BOUND, STATE_CONNECTED};
-use napier_runtime::socket::{ReusePort, UdpSocket};
+use napier_runtime::socket::UdpSocket;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::SocketType;
 
 use super::calls::About;
 use super::connect::WATCHED;
 use super::socket::{Behind, ProgramSocket, pair_of};
-use super::twin::{OF_TWIN, PORTS_MAX, twin_at};
+use super::twin::OF_TWIN;
 use super::{DatagramCalls, ServedProgram};
 use crate::address::WrittenAddress;
 use crate::datagrams::{DatagramCounts, DatagramFlow, DatagramTurn, Datagrams, RECORD_BYTES};
@@ -115,15 +115,8 @@ impl DatagramCalls<'_, '_> {
 
     /// Takes an address at the engine and, for a wildcard, the same of the kernel.
     fn place(&mut self, token: u64, address: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
-        let made = match self.bound(token, address, held.tid()) {
-            // The program may have closed what has it, and this thread not have heard of it.
-            Err(libc::EADDRINUSE) => {
-                self.0.look_for_closed(self.0.sockets.unconnected());
-                self.bound(token, address, held.tid())
-            }
-            other => other,
-        };
-        let (socket, twin) = made?;
+        let make = ProgramSocket::for_datagrams;
+        let (socket, twin) = self.0.with_twin((token, address, held.tid()), make, UdpSocket::local_addr)?;
         if self.0.context.add(&socket, WATCHED, token).is_err() {
             self.0.shown.note(|counts| counts.over_limit(limits::WATCHED));
             return Err(libc::ENOBUFS);
@@ -134,7 +127,7 @@ impl DatagramCalls<'_, '_> {
         let twin = twin.filter(is_watched);
         let of = self.0.sockets.get(token).ok_or(libc::EBADF)?;
         of.options.apply_to_datagrams(&socket);
-        let only_v6 = of.is_v6 && of.options.only_v6();
+        let (_, only_v6) = of.shares();
         let port = socket.local_addr().map_or(address.port(), |local| local.port());
         let bound = SocketAddr::new(address.ip(), port);
         let near = self.0.offer.near_datagrams.bind(bound, only_v6, token, &self.0.bell);
@@ -142,33 +135,6 @@ impl DatagramCalls<'_, '_> {
         (datagrams.bound, datagrams.near) = (Some(bound), Some(near));
         (datagrams.socket, datagrams.twin, datagrams.peer) = (Some(socket), twin, None);
         Ok(())
-    }
-
-    fn bound(
-        &mut self,
-        token: u64,
-        address: SocketAddr,
-        tid: u32,
-    ) -> Result<(UdpSocket, Option<rustix::fd::OwnedFd>), i32> {
-        for _ in 0..PORTS_MAX {
-            let socket = self.0.sockets.get(token).ok_or(libc::EBADF)?;
-            let reuse = if socket.options.reuse_port() { ReusePort::Hash } else { ReusePort::No };
-            let only_v6 = socket.is_v6 && socket.options.only_v6();
-            let builder = UdpSocket::builder().reuse_port(reuse).only_v6(only_v6).nonblocking(true);
-            let made = builder.bind(&self.0.offer.netns, address);
-            let made = made.map_err(|error| error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))?;
-            if !address.ip().is_unspecified() {
-                return Ok((made, None));
-            }
-            let port = made.local_addr().map_or(address.port(), |local| local.port());
-            match twin_at(socket, tid, SocketAddr::new(address.ip(), port)) {
-                Ok(twin) => return Ok((made, twin)),
-                // The engine chose one that the kernel has given.
-                Err(libc::EADDRINUSE) if address.port() == 0 => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(libc::EADDRINUSE)
     }
 
     fn connect(&mut self, about: About) {

@@ -64,8 +64,7 @@ impl KeptOptions {
         let _ = byte(libc::IPPROTO_IPV6, libc::IPV6_TCLASS).map(|class| socket.set_tclass_v6(class));
         let _ = byte(libc::IPPROTO_IP, libc::IP_TTL).map(|ttl| socket.set_ttl(ttl.into()));
         let _ = byte(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS).map(|hops| socket.set_unicast_hops_v6(hops.into()));
-        let errors = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
-        socket.set_recverr(errors.iter().any(|(level, name)| int(*level, *name) != 0));
+        socket.set_recverr(self.hears());
         let discovery = [(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)];
         if let Some((level, name)) = discovery.iter().find(|(level, name)| self.is_set(*level, *name)) {
             let wanted = match int(*level, *name) {
@@ -76,10 +75,8 @@ impl KeptOptions {
             };
             let _ = socket.set_mtu_discovery(wanted);
         }
-        for (name, option) in [(libc::SO_RCVBUF, SocketOption::RcvBuf), (libc::SO_SNDBUF, SocketOption::SndBuf)] {
-            if let Some(bytes) = self.buffer(name) {
-                let _ = socket.setsockopt(option, i32::try_from(bytes).unwrap_or(i32::MAX));
-            }
+        for (option, bytes) in self.buffers() {
+            let _ = socket.setsockopt(option, bytes);
         }
     }
 
@@ -90,11 +87,16 @@ impl KeptOptions {
         let _ = stream.set_keepalive(self.keepalive());
         let _ = stream.set_user_timeout(self.user_timeout());
         let _ = stream.set_linger(self.resets_on_close().then_some(Duration::ZERO));
-        for (name, option) in [(libc::SO_RCVBUF, SocketOption::RcvBuf), (libc::SO_SNDBUF, SocketOption::SndBuf)] {
-            if let Some(bytes) = self.buffer(name) {
-                let _ = stream.setsockopt(option, i32::try_from(bytes).unwrap_or(i32::MAX));
-            }
+        for (option, bytes) in self.buffers() {
+            let _ = stream.setsockopt(option, bytes);
         }
+    }
+
+    /// The lengths of buffers that were asked for.
+    fn buffers(&self) -> impl Iterator<Item = (SocketOption, i32)> {
+        let both = [(libc::SO_RCVBUF, SocketOption::RcvBuf), (libc::SO_SNDBUF, SocketOption::SndBuf)];
+        let of = |bytes| i32::try_from(bytes).unwrap_or(i32::MAX);
+        both.into_iter().filter_map(move |(name, option)| Some((option, of(self.buffer(name)?))))
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use napier_linux::process::HeldSocketCall;
-use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream};
+use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
@@ -158,8 +158,7 @@ impl ProgramSocket {
 
     /// A place at the engine, with what was set on this.
     pub(super) fn listener(&self, netns: &NetNs, address: SocketAddr) -> io::Result<TcpListener> {
-        let reuse = if self.options.reuse_port() { ReusePort::Hash } else { ReusePort::No };
-        let only_v6 = self.is_v6 && self.options.only_v6();
+        let (reuse, only_v6) = self.shares();
         let mut builder =
             TcpListener::builder().backlog(ENGINE_BACKLOG).reuse_port(reuse).only_v6(only_v6).nonblocking(true);
         if let Some(bytes) = self.options.buffer(libc::SO_RCVBUF) {
@@ -169,6 +168,18 @@ impl ProgramSocket {
             builder = builder.sndbuf(bytes);
         }
         builder.bind(netns, address)
+    }
+
+    /// Whether others may have the same port, and whether it is for IPv6 alone.
+    pub(super) fn shares(&self) -> (ReusePort, bool) {
+        let reuse = if self.options.reuse_port() { ReusePort::Hash } else { ReusePort::No };
+        (reuse, self.is_v6 && self.options.only_v6())
+    }
+
+    /// The engine's socket for datagrams.
+    pub(super) fn for_datagrams(&self, netns: &NetNs, address: SocketAddr) -> io::Result<UdpSocket> {
+        let (reuse, only_v6) = self.shares();
+        UdpSocket::builder().reuse_port(reuse).only_v6(only_v6).nonblocking(true).bind(netns, address)
     }
 
     /// What the kernel calls its type.

@@ -8,8 +8,10 @@ use super::options::KeptOptions;
 /// `net.core.rmem_default` and `wmem_default`, as they are told.
 const BUFFER_BYTES: i32 = 212_992;
 /// `include/uapi/linux/udp.h`.
-const UDP_SEGMENT: i32 = 103;
-const UDP_GRO: i32 = 104;
+pub(super) const UDP_SEGMENT: i32 = 103;
+pub(super) const UDP_GRO: i32 = 104;
+/// By which programs ask for errors, of either family.
+const ERRORS: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
 
 /// Whose an option is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -99,14 +101,14 @@ pub(crate) fn told(level: i32, name: i32, is_v6: bool, options: &KeptOptions) ->
 }
 
 /// Whether an option makes a socket keep errors until they are read from a queue, which none reads of a twin: it would be full of them.
-pub(crate) const fn is_of_errors(level: i32, name: i32) -> bool {
-    matches!((level, name), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
+pub(crate) fn is_of_errors(level: i32, name: i32) -> bool {
+    ERRORS.contains(&(level, name))
 }
 
 impl KeptOptions {
     /// Whether the program wants to be told of errors without a peer.
     pub(crate) fn hears(&self) -> bool {
-        self.int(libc::IPPROTO_IP, libc::IP_RECVERR) != 0 || self.int(libc::IPPROTO_IPV6, libc::IPV6_RECVERR) != 0
+        ERRORS.iter().any(|(level, name)| self.int(*level, *name) != 0)
     }
 
     /// What the program wants to be told of each datagram: flags of heads.

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::datagrams::{UDP_GRO, UDP_SEGMENT};
+
 /// Options that are remembered for a socket; more are refused with `ENOBUFS`.
 const SET_MAX: usize = 32;
 /// Longest value that is remembered, in bytes.
@@ -105,8 +107,8 @@ pub(crate) fn name_of(level: i32, name: i32) -> Cow<'static, str> {
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF) => "SO_ATTACH_REUSEPORT_CBPF",
         (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF) => "SO_ATTACH_REUSEPORT_EBPF",
         (libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) => "SO_INCOMING_NAPI_ID",
-        (libc::IPPROTO_UDP, 103) => "UDP_SEGMENT",
-        (libc::IPPROTO_UDP, 104) => "UDP_GRO",
+        (libc::IPPROTO_UDP, UDP_SEGMENT) => "UDP_SEGMENT",
+        (libc::IPPROTO_UDP, UDP_GRO) => "UDP_GRO",
         (libc::IPPROTO_TCP, libc::TCP_ULP) => "TCP_ULP",
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => "TCP_FASTOPEN",
         (libc::IPPROTO_TCP, TCP_FASTOPEN_CONNECT) => "TCP_FASTOPEN_CONNECT",
