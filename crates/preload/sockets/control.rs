@@ -72,6 +72,51 @@ pub(crate) unsafe fn write_address(head: Option<&RecordHead>, at: *mut c_void, r
     len as c_uint
 }
 
+/// One control message: level and kind, where its value lies, and how long that is.
+pub(crate) struct ControlMessage {
+    pub(crate) what: (c_int, c_int),
+    pub(crate) value: *const u8,
+    pub(crate) len: usize,
+}
+
+/// A control message that says another length than there is room for.
+pub(crate) struct Malformed;
+
+/// The control messages of a message; one that is malformed is the last.
+pub(crate) struct ControlMessages {
+    control: *const u8,
+    len: usize,
+    at: usize,
+}
+
+impl ControlMessages {
+    /// # Safety
+    /// The control data, if there are any, can be read for as long as these are asked for.
+    pub(crate) unsafe fn of(control: *const u8, len: usize) -> Self {
+        Self { control, len: if control.is_null() { 0 } else { len }, at: 0 }
+    }
+}
+
+impl Iterator for ControlMessages {
+    type Item = Result<ControlMessage, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at + CONTROL_HEAD > self.len {
+            return None;
+        }
+        let at = self.control.wrapping_add(self.at);
+        // SAFETY: the head lies in the control data, which `of` was promised can be read; its place need not be aligned.
+        let head = unsafe { at.cast::<ControlHead>().read_unaligned() };
+        if head.len < CONTROL_HEAD || head.len > self.len - self.at {
+            self.at = self.len;
+            return Some(Err(Malformed));
+        }
+        self.at += head.len.next_multiple_of(size_of::<usize>());
+        let (value, len) = (at.wrapping_add(CONTROL_HEAD), head.len - CONTROL_HEAD);
+        Some(Ok(ControlMessage { what: (head.level, head.kind), value, len }))
+    }
+}
+
 /// Takes what control messages say of a datagram that is sent.
 ///
 /// # Errors
@@ -80,25 +125,14 @@ pub(crate) unsafe fn write_address(head: Option<&RecordHead>, at: *mut c_void, r
 /// # Safety
 /// The control data can be read.
 pub(crate) unsafe fn read((control, control_len): (*const u8, usize), head: &mut RecordHead) -> Result<(), c_int> {
-    if control.is_null() {
-        return Ok(());
-    }
-    let mut at = 0;
-    for _ in 0..MESSAGES_MAX {
-        if at + CONTROL_HEAD > control_len {
-            return Ok(());
-        }
-        // SAFETY: the head lies in the control data, which the caller promises can be read; its place need not be aligned.
-        let found = unsafe { control.wrapping_add(at).cast::<ControlHead>().read_unaligned() };
-        if found.len < CONTROL_HEAD || found.len > control_len - at {
-            return Err(abi::EINVAL);
-        }
+    // SAFETY: as the caller promises.
+    for found in unsafe { ControlMessages::of(control, control_len) }.take(MESSAGES_MAX) {
+        let ControlMessage { what, value: at, len } = found.map_err(|Malformed| abi::EINVAL)?;
         let mut value = [0_u8; 20];
-        let len = (found.len - CONTROL_HEAD).min(value.len());
-        // SAFETY: the value lies in the control data, as above.
-        unsafe { control.wrapping_add(at + CONTROL_HEAD).copy_to_nonoverlapping(value.as_mut_ptr(), len) };
-        take(head, (found.level, found.kind), &value, len)?;
-        at += found.len.next_multiple_of(size_of::<usize>());
+        let len = len.min(value.len());
+        // SAFETY: it lies in the control data, which can be read.
+        unsafe { at.copy_to_nonoverlapping(value.as_mut_ptr(), len) };
+        take(head, what, &value, len)?;
     }
     Ok(())
 }

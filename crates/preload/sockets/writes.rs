@@ -5,6 +5,7 @@ use core::slice;
 
 use super::abi::{self, CountedMessage, MessageHead, Part};
 use super::connections::{self, WhyLeft, WriteSent};
+use super::control::ControlMessages;
 use super::{datagram_io, datagrams};
 use super::{forget, guarded};
 
@@ -243,35 +244,23 @@ struct Refused;
 /// # Safety
 /// The control data can be read.
 unsafe fn gives_away(message: &MessageHead) -> Result<bool, Refused> {
-    const HEAD: usize = size_of::<abi::ControlHead>();
     /// More descriptors than this go with no message (`include/net/scm.h SCM_MAX_FD`); so many heads are looked at, too.
     const MAX: usize = 253;
     if message.control.is_null() || message.control_len == 0 {
         return Ok(false);
     }
-    let mut at = 0;
-    for _ in 0..MAX {
-        if at + HEAD > message.control_len {
-            break;
-        }
-        // SAFETY: the head lies in the control data, which the caller promises can be read; its place need not be aligned.
-        let head = unsafe { message.control.wrapping_add(at).cast::<abi::ControlHead>().read_unaligned() };
-        if head.len < HEAD || head.len > message.control_len - at {
-            break;
-        }
-        if (head.level, head.kind) == (abi::SOL_SOCKET, abi::SCM_RIGHTS) {
-            for nth in 0..((head.len - HEAD) / size_of::<c_int>()).min(MAX) {
-                let place = message.control.wrapping_add(at + HEAD).cast::<c_int>().wrapping_add(nth);
-                // SAFETY: it lies in the control data, as above.
-                let fd = unsafe { place.read_unaligned() };
-                if datagrams::is_one(fd) {
-                    abi::set_errno(abi::EPERM);
-                    return Err(Refused);
-                }
-                forget(fd, Some(WhyLeft::Rights));
+    // SAFETY: as the caller promises.
+    let all = unsafe { ControlMessages::of(message.control, message.control_len) };
+    for one in all.take(MAX).map_while(Result::ok).filter(|one| one.what == (abi::SOL_SOCKET, abi::SCM_RIGHTS)) {
+        for nth in 0..(one.len / size_of::<c_int>()).min(MAX) {
+            // SAFETY: it lies in the control data, which the caller promises can be read.
+            let fd = unsafe { one.value.cast::<c_int>().wrapping_add(nth).read_unaligned() };
+            if datagrams::is_one(fd) {
+                abi::set_errno(abi::EPERM);
+                return Err(Refused);
             }
+            forget(fd, Some(WhyLeft::Rights));
         }
-        at += head.len.next_multiple_of(size_of::<usize>());
     }
     Ok(true)
 }
