@@ -1,6 +1,6 @@
 //! Datagrams of programs by the fast door, with the kernel's at the other end.
 
-use std::io::{BufReader, PipeReader, Read as _};
+use std::io::{BufReader, PipeReader};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use napier_testkit::eventually;
 use napier_testnet::Veth;
 
-use crate::stand::{Stand, Started};
+use crate::stand::{Stand, Started, rest};
 
 pub(super) const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast/datagrams.py");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,9 +47,7 @@ impl Stand {
     fn said_with_echo(&self, part: &str) -> String {
         let port = echo(&self.pair);
         let (_program, mut said) = self.datagrams(&[part, &port]);
-        let mut all = String::new();
-        said.read_to_string(&mut all).expect("it speaks");
-        all
+        rest(&mut said)
     }
 }
 
@@ -99,9 +97,7 @@ fn addresses_are_taken_once_and_free_when_they_are_closed() {
     let expected = "EADDRINUSE EADDRINUSE ok\nEINVAL\nEINVAL\nTrue ok\nb'after it'\n";
     let (port, (peer, to)) = (echo(&stand.pair), socket(&stand.pair));
     let (_program, mut said) = stand.datagrams(&["places", &port, &to]);
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, expected);
+    assert_eq!(rest(&mut said), expected);
     // What was sent before a close leaves, also where the port is bound again at once.
     let mut bytes = [0; 100];
     for number in 0..50 {
@@ -121,9 +117,7 @@ fn a_peer_is_heard_alone() {
     assert_eq!(&bytes[..count], b"asked");
     other.send_to(b"of another", from).expect("sent");
     peer.send_to(b"of the peer", from).expect("sent");
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "b'of the peer'\nnothing else\n");
+    assert_eq!(rest(&mut said), "b'of the peer'\nnothing else\n");
 }
 
 #[test]
@@ -159,9 +153,7 @@ fn a_peer_that_is_not_there_is_told_of() {
     let (gone, port) = socket(&stand.pair);
     drop(gone);
     let (_program, mut said) = stand.datagrams(&["refused", &port]);
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "ECONNREFUSED\nTrue ECONNREFUSED EAGAIN\n");
+    assert_eq!(rest(&mut said), "ECONNREFUSED\nTrue ECONNREFUSED EAGAIN\n");
 }
 
 #[test]
@@ -215,9 +207,7 @@ fn addresses_and_control_messages_of_ipv6_are_as_with_the_kernel() {
     let bound = stand.pair.right().netns().run(|| UdpSocket::bind("[fd79::2]:0")).expect("entered").expect("bound");
     let port = echoing(bound);
     let (_program, mut said) = stand.datagrams(&["newer", &port]);
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "b'six' True True [50, 52, 67] fd79::9 0\nfd79::9 True\nECONNREFUSED\n");
+    assert_eq!(rest(&mut said), "b'six' True True [50, 52, 67] fd79::9 0\nfd79::9 True\nECONNREFUSED\n");
 }
 
 #[test]
@@ -227,8 +217,7 @@ fn programs_on_one_engine_send_to_each_other_by_its_address() {
     let (_server, mut said) = stand.datagrams(&["serve", "7099"]);
     line(&mut said);
     let (_program, mut said) = stand.datagrams(&["near", "7099"]);
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
+    let all = rest(&mut said);
     let expected = "10.79.0.9 True\nb'itself' True 10.79.0.9\nEAGAIN\nECONNREFUSED\nb'mapped' ::\nsent\n";
     assert_eq!(all, expected);
     eventually("only the server is left", || stand.sockets().len() == 1);
@@ -286,9 +275,7 @@ fn a_program_hears_that_its_engine_has_ended() {
     assert_eq!(line(&mut said), "ready\n");
     let Stand { door, device: _device, pair: _pair } = stand;
     drop(door);
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "ENETDOWN ENETDOWN ENETDOWN\nb'kernel'\n");
+    assert_eq!(rest(&mut said), "ENETDOWN ENETDOWN ENETDOWN\nb'kernel'\n");
 }
 
 #[test]

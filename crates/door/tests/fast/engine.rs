@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::Shutdown;
+use std::process::Child;
 
 use napier_door::Door;
 use napier_testkit::eventually;
@@ -10,7 +11,7 @@ use napier_testkit::eventually;
 use super::{PROGRAMS, datagrams};
 use crate::killed::part;
 use crate::peer::listen;
-use crate::stand::{Stand, engine_on};
+use crate::stand::{Stand, engine_on, rest};
 
 const ENGINE: &str = "fast::engine::an_engine_of_another_process";
 
@@ -24,9 +25,7 @@ fn a_program_by_the_fast_door_goes_on_when_it_closes() {
     stream.read_exact(&mut [0; 1 << 12]).expect("sent");
     let Stand { door, device: _device, pair: _pair } = stand;
     drop(door);
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "ended True\ndone\n");
+    assert_eq!(rest(&mut said), "ended True\ndone\n");
 }
 
 #[test]
@@ -40,16 +39,23 @@ fn an_engine_of_another_process() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
+/// An engine in a process of its own, and what it says after it is ready.
+fn apart(test: &str, stand: &Stand) -> Option<(Child, impl Iterator<Item = String>)> {
+    let mut engine = stand.pair.left().netns().run(|| part(ENGINE).spawn()).expect("entered").expect("it starts");
+    let mut begins = BufReader::new(engine.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    if begins.any(|line| line == "ready") {
+        return Some((engine, begins));
+    }
+    engine.wait().expect("it ends");
+    napier_testkit::skip!(test, "an engine of another process does not start");
+    None
+}
+
 #[test]
 fn a_program_by_the_fast_door_hears_that_its_engine_was_killed() {
     let test = "a_program_by_the_fast_door_hears_that_its_engine_was_killed";
     let Some(stand) = Stand::without_engine(test).filter(|stand| stand.has_loopback(test)) else { return };
-    let mut engine = stand.pair.left().netns().run(|| part(ENGINE).spawn()).expect("entered").expect("it starts");
-    let mut begins = BufReader::new(engine.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-    if !begins.any(|line| line == "ready") {
-        engine.wait().expect("it ends");
-        return napier_testkit::skip!(test, "an engine of another process does not start");
-    }
+    let Some((mut engine, _begins)) = apart(test, &stand) else { return };
     let (listener, port) = listen(&stand.pair);
     let (_program, mut said) = stand.fast(PROGRAMS, &[&port, "until_it_is_killed"]);
     let (mut stream, _) = listener.accept().expect("a connection");
@@ -58,9 +64,7 @@ fn a_program_by_the_fast_door_hears_that_its_engine_was_killed() {
     eventually("bytes go past the socket", || stand.shown().counts.fast_bytes > 0);
     engine.kill().expect("it runs");
     engine.wait().expect("it ends");
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "readable True\nwritten in vain: a few True, then EPIPE\nb'here'\n");
+    assert_eq!(rest(&mut said), "readable True\nwritten in vain: a few True, then EPIPE\nb'here'\n");
     // No packet tells it.
     peer.shutdown(Shutdown::Both).expect("it lives");
     reading.join().expect("read");
@@ -70,12 +74,7 @@ fn a_program_by_the_fast_door_hears_that_its_engine_was_killed() {
 fn a_program_hears_that_the_engine_of_its_datagrams_was_killed() {
     let test = "a_program_hears_that_the_engine_of_its_datagrams_was_killed";
     let Some(stand) = Stand::without_engine(test).filter(|stand| stand.has_loopback(test)) else { return };
-    let mut engine = stand.pair.left().netns().run(|| part(ENGINE).spawn()).expect("entered").expect("it starts");
-    let mut begins = BufReader::new(engine.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-    if !begins.any(|line| line == "ready") {
-        engine.wait().expect("it ends");
-        return napier_testkit::skip!(test, "an engine of another process does not start");
-    }
+    let Some((mut engine, _begins)) = apart(test, &stand) else { return };
     let port = datagrams::echo(&stand.pair);
     let (_program, mut said) = stand.fast(datagrams::PROGRAMS, &["until_it_ends", &port]);
     let mut line = String::new();
@@ -83,7 +82,5 @@ fn a_program_hears_that_the_engine_of_its_datagrams_was_killed() {
     assert_eq!(line, "ready\n");
     engine.kill().expect("it runs");
     engine.wait().expect("it ends");
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "ENETDOWN ENETDOWN ENETDOWN\nb'kernel'\n");
+    assert_eq!(rest(&mut said), "ENETDOWN ENETDOWN ENETDOWN\nb'kernel'\n");
 }

@@ -75,9 +75,7 @@ fn records_come_in_their_order_whatever_leaves_the_ring() {
         assert!(counts.iter().all(|count| *count >= 600), "{counts:?}");
     });
     let (_program, mut said) = stand.fast(PROGRAMS, &[&[port.as_str()], &ways[..]].concat());
-    let mut all = String::new();
-    said.read_to_string(&mut all).expect("it speaks");
-    assert_eq!(all, "done\n");
+    assert_eq!(crate::stand::rest(&mut said), "done\n");
     peer.join().expect("all records, in their order");
     eventually("all are closed", || stand.sockets().is_empty());
 }

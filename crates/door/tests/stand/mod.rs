@@ -1,6 +1,6 @@
 //! A pair of interfaces with an engine, a door and programs at one end, and the kernel's stack at the other.
 
-use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
+use std::io::{BufRead as _, BufReader, PipeReader, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -163,9 +163,7 @@ impl Stand {
 
     pub(crate) fn ended_with(&self, sends: HeldSends, args: &[&str]) -> String {
         let (_started, mut said) = self.program_with(sends, args);
-        let mut all = String::new();
-        said.read_to_string(&mut all).expect("it speaks");
-        all
+        rest(&mut said)
     }
 
     pub(crate) fn connect(&self, port: u16) -> std::io::Result<TcpStream> {
@@ -180,4 +178,11 @@ impl Stand {
     pub(crate) fn sockets(&self) -> Vec<SocketView> {
         self.shown().sockets
     }
+}
+
+/// All that a program says until it ends.
+pub(crate) fn rest(said: &mut impl Read) -> String {
+    let mut all = String::new();
+    said.read_to_string(&mut all).expect("it speaks");
+    all
 }

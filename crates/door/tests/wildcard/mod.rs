@@ -1,11 +1,12 @@
 //! A wildcard is the engine's address and all of the kernel's.
 
-use std::io::{BufRead as _, Read as _};
+use std::io::BufRead as _;
 
 use napier_testkit::eventually;
 
 use crate::Stand;
 use crate::peer::{echoes, listen};
+use crate::stand::rest;
 
 #[test]
 fn a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel() {
@@ -25,7 +26,5 @@ fn a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel() {
     assert!(left.contains(&("accepted over the kernel's interfaces", 4)), "{left:?}");
     assert_eq!(counts.connected, 1);
     echoes(stream, 300_000);
-    let mut rest = String::new();
-    said.read_to_string(&mut rest).expect("it speaks");
-    assert_eq!(rest, "10.79.0.2 over\n");
+    assert_eq!(rest(&mut said), "10.79.0.2 over\n");
 }
