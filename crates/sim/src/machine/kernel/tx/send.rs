@@ -94,23 +94,26 @@ pub(crate) fn boxed_xmit(k: &K, txq: usize, packet: TxPkt) -> Pin<Box<dyn Future
 
 /// `__dev_queue_xmit`, with bottom halves off.
 pub(crate) async fn dev_queue_xmit(k: &K, txq: usize, packet: TxPkt) -> XmitCode {
-    let (qd, way, installed) = {
+    let (qd, way, noop) = {
         let mut w = k.w();
-        let qd = w.tx.txqs[txq].qd;
+        let txq = &w.tx.txqs[txq];
+        let (qd, up) = (txq.qd, w.devs[txq.dev].up);
         let found = w.qd(qd);
         found.senders += 1;
-        (qd, found.way, found.installed)
+        // Without a discipline a device that is down says so.
+        (qd, found.way, !found.installed && (up || found.way != TxWay::Noqueue))
     };
     let code = match way {
-        TxWay::Noqueue => noqueue_xmit(k, txq, packet).await,
-        // What stands in its place drops everything. Source: `net/sched/sch_generic.c noop_enqueue`.
-        TxWay::Locked | TxWay::Nolock if !installed => {
+        // What stands in its place drops everything, so that nothing is sent before the instances are enabled. Source:
+        // `net/sched/sch_generic.c noop_enqueue`.
+        _ if noop => {
             let mut w = k.w();
             w.hit(Decision::TxNotInstalled);
             w.drop_packets(qd, DropReason::Deactivated, &[packet], At::Path);
             w.count_device_drops(qd, 1);
             XmitCode::Congested
         }
+        TxWay::Noqueue => noqueue_xmit(k, txq, packet).await,
         TxWay::Locked => push_and_flush(k, qd, packet).await,
         TxWay::Nolock => nolock_xmit(k, qd, packet).await,
     };

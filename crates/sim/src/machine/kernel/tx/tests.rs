@@ -100,3 +100,15 @@ fn senders_meet_at_a_transmit_lock() {
     assert_eq!(counter(&outcome, "eth0.tx_packets") + counter(&outcome, "eth0.tx_dropped"), 401);
     assert!(outcome.coverage.of_decision(Decision::TxLockSpin) > 0);
 }
+
+/// A device that comes up is given nothing before its instances are enabled, or nobody would free what has left.
+#[test]
+fn a_device_without_discipline_sends_once_its_instances_are_enabled() {
+    let head = "[machine]\ncpus = 3\ncosts = { op = \"10us\" }\n[[device]]\nname = \"eth0\"\nqueues = 3\nup = false\n\
+                qdisc = \"noqueue\"\ntx-time = \"100ns\"\n";
+    let steps = "{ at = \"1ms\", call = \"up\", device = \"eth0\" },\n".to_owned() + &send("1ms", 0, ", packets = 20");
+    let outcome = outcome(head, &steps);
+    let dropped = times(&outcome, |event| matches!(event, TxEvent::Drop { .. })).len();
+    let freed = times(&outcome, |event| matches!(event, TxEvent::Complete { .. })).len();
+    assert!(dropped > 0 && freed > 0 && dropped + freed <= 20, "{dropped} were dropped, {freed} were freed");
+}
