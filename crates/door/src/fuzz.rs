@@ -226,7 +226,7 @@ fn set(socket: &mut Modelled, script: &mut Script<'_>, counts: &mut DoorCounts) 
             assert!(error > 0);
             counts.refused(name_of(level, name));
         }
-        OptionRule::Told => {}
+        OptionRule::Told | OptionRule::Kernel => {}
         OptionRule::OfPair | OptionRule::Engine | OptionRule::Kept => {
             let before = socket.options.all().len();
             let value = &value[..value.len().min(KeptOptions::VALUE_BYTES_MAX)];

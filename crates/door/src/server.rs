@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use napier_linux::Netns;
-use napier_linux::process::{HeldPage, Notifier, peer_of, wait_for_one};
+use napier_linux::process::{HeldPage, Notifier, OptionRights, peer_of, wait_for_one};
 use napier_runtime::control::QueueGet;
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
@@ -119,7 +119,8 @@ impl Door {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let stop = Arc::new(stop);
         let (near, near_datagrams) = Default::default();
-        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users, near, near_datagrams });
+        let kernel = OptionRights::of_this_kernel();
+        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users, kernel, near, near_datagrams });
         let inside = Arc::new(Within {
             offer,
             programs: Mutex::default(),

@@ -4,6 +4,7 @@ mod fast;
 mod killed;
 mod near;
 mod peer;
+mod rights;
 mod stand;
 mod wildcard;
 

@@ -10,6 +10,7 @@ pub(crate) mod sched;
 pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod stats;
+pub(crate) mod userns;
 pub(crate) mod watch;
 
 use std::io;

@@ -11,6 +11,7 @@ use napier_runtime::socket::{NetNs, TcpListener};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
+use super::rights::may_bind;
 use super::socket::{Behind, Inode, ProgramSocket, inode, pair};
 use super::twin::{PORTS_MAX, twin_at};
 use super::{DatagramCalls, ServedProgram};
@@ -78,7 +79,7 @@ impl ServedProgram<'_> {
             SocketCall::GetSockName => self.name(&about),
             SocketCall::GetPeerName => self.peer_name(&about),
             SocketCall::GetSockOpt => self.get_option(&about),
-            SocketCall::SetSockOpt => self.set_option(&about),
+            SocketCall::SetSockOpt => self.set_option(about),
             SocketCall::RecvFrom => self.receive(&about),
             SocketCall::SendTo => self.send_to(about),
         }
@@ -252,26 +253,12 @@ impl ServedProgram<'_> {
 
     /// Takes a place for a socket.
     fn place(&mut self, token: u64, address: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
-        self.may_bind(address.port(), held)?;
+        may_bind(self, held, address.port())?;
         let is_wildcard = address.ip().is_unspecified();
         let make = ProgramSocket::listener;
         let (listener, twin) = self.with_twin((token, address, held.tid()), make, TcpListener::local_addr)?;
         let socket = self.sockets.get(token).ok_or(libc::EBADF)?;
         socket.behind = Behind::Place { listener, is_any: is_wildcard && address.port() == 0, twin };
-        Ok(())
-    }
-
-    /// Whether the thread may have a port. Source: `net/ipv4/af_inet.c` `__inet_bind`.
-    pub(super) fn may_bind(&self, port: u16, held: &HeldSocketCall) -> Result<(), i32> {
-        if port != 0 && port < Notifier::unprivileged_ports() {
-            let may = Notifier::may_bind_service(held.tid());
-            if !self.notifier.is_waiting(held) {
-                return Err(libc::EINTR);
-            }
-            if !may {
-                return Err(libc::EACCES);
-            }
-        }
         Ok(())
     }
 
@@ -367,7 +354,7 @@ impl ServedProgram<'_> {
         }
         let replaced = made.and_then(|made| {
             for set in options.all() {
-                // What the kernel refuses now it would have refused then; programs go on without most options.
+                // The program may: it was judged when it was set. What the kernel refuses now it would have refused then; programs go on without most options.
                 let _ = Notifier::set_option(&made, set.level, set.name, set.value());
             }
             let given = self.notifier.replace(&held, held.int(0), &made, close_on_exec)?;

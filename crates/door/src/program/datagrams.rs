@@ -10,6 +10,8 @@ use rustix::net::SocketType;
 
 use super::calls::About;
 use super::connect::WATCHED;
+use super::rights::{may_bind, may_set};
+use super::settings::NO_OPTION;
 use super::socket::{Behind, ProgramSocket, pair_of};
 use super::twin::OF_TWIN;
 use super::{DatagramCalls, ServedProgram};
@@ -106,7 +108,7 @@ impl DatagramCalls<'_, '_> {
             let why = self.0.offer.reach.why_left_own(address.ip());
             return self.0.hand_over(about, why);
         }
-        let result = self.0.may_bind(address.port(), &held).and_then(|()| self.place(token, address, &held));
+        let result = may_bind(self.0, &held, address.port()).and_then(|()| self.place(token, address, &held));
         drop(about.copy);
         self.0.answer_of(token, held, result.map(|()| 0));
         self.pump(token);
@@ -259,13 +261,7 @@ impl DatagramCalls<'_, '_> {
         let (level, name, len) = (held.int(1), held.int(2), held.int(4));
         let is_shared = self.0.offer.for_all_users && (level, name) == (libc::SOL_SOCKET, libc::SO_REUSEPORT);
         match if is_shared { DatagramRule::Refuse(libc::ENOPROTOOPT) } else { rule(level, name) } {
-            DatagramRule::Kernel if self.may_hand_over(about.token) => {
-                return self.give_back(about, "an option that the engine does not have");
-            }
-            DatagramRule::Kernel => {
-                self.0.shown.note(|counts| counts.refused(name_of(level, name)));
-                return self.0.answer(held, Err(libc::ENOPROTOOPT));
-            }
+            DatagramRule::Kernel => return self.leave_option(about),
             DatagramRule::Refuse(error) => {
                 self.0.shown.note(|counts| counts.refused(name_of(level, name)));
                 return self.0.answer(held, Err(error));
@@ -291,6 +287,11 @@ impl DatagramCalls<'_, '_> {
             return self.0.answer(held, Err(error.raw_os_error().unwrap_or(libc::EINVAL)));
         }
         let socket = self.0.sockets.get(about.token).expect("it was found");
+        let before = socket.options.int(level, name);
+        if let Err(error) = may_set(self.0, &held, (level, name), before, value) {
+            return self.0.answer(held, Err(error));
+        }
+        let socket = self.0.sockets.get(about.token).expect("it was found");
         let noted = socket.options.note(level, name, value);
         let (tells, hears, options) = (socket.options.tells(), socket.options.hears(), socket.options.clone());
         if let Some(twin) = socket.twin().filter(|_| !is_of_errors(level, name)) {
@@ -302,6 +303,20 @@ impl DatagramCalls<'_, '_> {
             datagrams.socket.iter().for_each(|socket| options.apply_to_datagrams(socket));
         }
         self.0.answer(held, noted.map(|()| 0));
+    }
+
+    /// An option that the kernel's sockets alone have: the kernel judges it, but that what no program gets without a capability does not cost it the engine's.
+    fn leave_option(&mut self, about: About) {
+        let held = about.held;
+        let option = (held.int(1), held.int(2));
+        let may = may_set(self.0, &held, option, 0, &[0; 4]);
+        let error = match may {
+            Ok(()) if self.may_hand_over(about.token) => return self.give_back(about, NO_OPTION),
+            Ok(()) => libc::ENOPROTOOPT,
+            Err(error) => error,
+        };
+        self.0.shown.note(|counts| counts.refused(name_of(option.0, option.1)));
+        self.0.answer(held, Err(error));
     }
 
     fn get_option(&mut self, about: &About) {

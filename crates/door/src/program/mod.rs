@@ -5,6 +5,7 @@ mod accept;
 mod calls;
 mod connect;
 mod datagrams;
+mod rights;
 mod rings;
 mod send;
 mod settings;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use napier_linux::Netns;
-use napier_linux::process::{Given, HeldSocketCall, Notifier, wait_for_one};
+use napier_linux::process::{Given, HeldSocketCall, Notifier, OptionRights, wait_for_one};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::EventContext;
@@ -48,6 +49,8 @@ pub(crate) struct Offer {
     pub(crate) mode: Option<Mode>,
     /// Programs of several users may have it, who share no port.
     pub(crate) for_all_users: bool,
+    /// What this kernel asks of programs.
+    pub(crate) kernel: OptionRights,
     /// Connections between them.
     pub(crate) near: Arc<Near>,
     /// Datagrams between them.

@@ -12,6 +12,7 @@ use napier_runtime::socket::{MtuDiscovery, SocketOption, TcpInfo, TcpStream, Udp
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::calls::About;
+use super::rights::may_set;
 use super::socket::Behind;
 use super::{DatagramCalls, ServedProgram};
 use crate::address;
@@ -19,8 +20,10 @@ use crate::limits;
 use crate::near::NearEnd;
 use crate::relay::Far;
 use crate::rules::options::{KeptOptions, OptionRule, is_of_pair, name_of, rule};
-use crate::rules::{AskedOfSocket, Verdict, verdict};
+use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
 
+/// Why a socket is the kernel's.
+pub(super) const NO_OPTION: &str = "an option that the engine does not have";
 /// What buffers have before they grow, in bytes, doubled as the kernel tells it. Source: `net/ipv4/tcp.c tcp_init`, `tcp_wmem`, `tcp_rmem`.
 const SNDBUF_BYTES: i32 = 16_384;
 const RCVBUF_BYTES: i32 = 131_072;
@@ -142,7 +145,7 @@ impl ServedProgram<'_> {
         self.write_with_len(held, (at, &bytes[..len]), len_at, |_| len)
     }
 
-    pub(super) fn set_option(&mut self, about: &About) {
+    pub(super) fn set_option(&mut self, about: About) {
         let held = about.held;
         let (level, name, len) = (held.int(1), held.int(2), held.int(4));
         // Connections to a port that is shared go to any of those that share it: to another user's program, too.
@@ -153,6 +156,7 @@ impl ServedProgram<'_> {
                 return self.answer(held, Err(error));
             }
             OptionRule::Told => return self.answer(held, Err(libc::ENOPROTOOPT)),
+            OptionRule::Kernel => return self.leave_option(about),
             OptionRule::OfPair | OptionRule::Engine | OptionRule::Kept => {}
         }
         let Ok(len) = usize::try_from(len) else { return self.answer(held, Err(libc::EINVAL)) };
@@ -164,6 +168,11 @@ impl ServedProgram<'_> {
         }
         if !self.notifier.is_waiting(&held) {
             return;
+        }
+        let socket = self.sockets.get(about.token).expect("it was found");
+        let before = socket.options.int(level, name);
+        if let Err(error) = may_set(self, &held, (level, name), before, value) {
+            return self.answer(held, Err(error));
         }
         let socket = self.sockets.get(about.token).expect("it was found");
         // While a handshake goes on the program's end is full, and stays so.
@@ -191,6 +200,21 @@ impl ServedProgram<'_> {
         self.answer(held, noted.map(|()| 0));
     }
 
+    /// An option that the kernel's sockets alone have: a program that may have it gets one, if this has no address yet.
+    fn leave_option(&mut self, about: About) {
+        let held = about.held;
+        let option = (held.int(1), held.int(2));
+        let is_fresh = self.sockets.get(about.token).is_some_and(|socket| socket.stage() == Stage::Fresh);
+        let may = may_set(self, &held, option, 0, &[0; 4]);
+        match may.and(if is_fresh { Ok(()) } else { Err(libc::EPERM) }) {
+            Ok(()) => self.hand_over(about, NO_OPTION),
+            Err(error) => {
+                self.shown.note(|counts| counts.refused(name_of(option.0, option.1)));
+                self.answer(held, Err(error));
+            }
+        }
+    }
+
     pub(super) fn get_option(&mut self, about: &About) {
         let held = about.held;
         let (level, name) = (held.int(1), held.int(2));
@@ -200,7 +224,7 @@ impl ServedProgram<'_> {
                 self.shown.note(|counts| counts.refused(name_of(level, name)));
                 return self.answer(held, Err(error));
             }
-            OptionRule::Engine | OptionRule::Kept | OptionRule::Told => {}
+            OptionRule::Engine | OptionRule::Kept | OptionRule::Told | OptionRule::Kernel => {}
         }
         let socket = self.sockets.get(about.token).expect("it was found");
         let int = match (level, name) {

@@ -29,7 +29,7 @@ pub(super) fn twin_at(socket: &ProgramSocket, tid: u32, address: SocketAddr) -> 
     };
     let is_for_datagrams = socket.kind() == libc::SOCK_DGRAM;
     for set in socket.options.all().iter().filter(|set| !(is_for_datagrams && is_of_errors(set.level, set.name))) {
-        // What it refuses programs go on without.
+        // The program may: it was judged when it was set. What the kernel refuses programs go on without.
         let _ = Notifier::set_option(&twin, set.level, set.name, set.value());
     }
     match bind(&twin, &address) {

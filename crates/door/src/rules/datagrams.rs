@@ -77,7 +77,6 @@ pub(crate) const fn rule(level: i32, name: i32) -> DatagramRule {
         // As kernels before 4.18 and 5.0 answer; programs send and take one by one then.
         (libc::IPPROTO_UDP, UDP_SEGMENT | UDP_GRO) => DatagramRule::Refuse(libc::ENOPROTOOPT),
         (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => DatagramRule::Refuse(libc::EOPNOTSUPP),
-        (libc::SOL_SOCKET, libc::SO_MARK) => DatagramRule::Refuse(libc::EPERM),
         _ => DatagramRule::Kernel,
     }
 }
@@ -135,6 +134,7 @@ mod tests {
             (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP),
             (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP),
             (libc::SOL_SOCKET, libc::SO_BINDTODEVICE),
+            (libc::SOL_SOCKET, libc::SO_MARK),
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
             (99, 1),
         ] {

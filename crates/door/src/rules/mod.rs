@@ -13,6 +13,7 @@ pub(crate) mod datagrams;
 mod kernel_tests;
 pub(crate) mod options;
 pub(crate) mod reach;
+pub(crate) mod rights;
 #[cfg(test)]
 mod tests;
 

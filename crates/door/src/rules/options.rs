@@ -28,6 +28,8 @@ pub(crate) enum OptionRule {
     Told,
     /// Programs have another way when they are told this.
     Refuse(i32),
+    /// A program that may have it gets a socket of the kernel, if there can be one in its place.
+    Kernel,
 }
 
 /// Whether a program's end of its pair has an option, alone or beside the connection: how much is written to a peer that takes none depends on both.
@@ -69,7 +71,7 @@ const fn of_socket(name: i32) -> OptionRule {
         | libc::SO_INCOMING_CPU
         | libc::SO_TIMESTAMP => OptionRule::Kept,
         libc::SO_ZEROCOPY => OptionRule::Refuse(libc::EOPNOTSUPP),
-        libc::SO_MARK => OptionRule::Refuse(libc::EPERM),
+        libc::SO_MARK => OptionRule::Kernel,
         _ => OptionRule::Refuse(libc::ENOPROTOOPT),
     }
 }
@@ -248,12 +250,12 @@ impl KeptOptions {
     }
 }
 
-/// Ranges of `do_tcp_setsockopt`.
+/// Ranges of `do_tcp_setsockopt` and `sk_setsockopt`.
 const fn is_in_range(level: i32, name: i32, value: i32) -> bool {
     match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL) => value >= 1 && value <= 32_767,
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_SYNCNT) => value >= 1 && value <= 127,
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => value >= 0,
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) | (libc::SOL_SOCKET, libc::SO_BUSY_POLL) => value >= 0,
         _ => true,
     }
 }
@@ -284,7 +286,6 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_ZEROCOPY, libc::EOPNOTSUPP),
             (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, libc::ENOPROTOOPT),
             (libc::SOL_SOCKET, libc::SO_BINDTODEVICE, libc::ENOPROTOOPT),
-            (libc::SOL_SOCKET, libc::SO_MARK, libc::EPERM),
             (99, 1, libc::ENOPROTOOPT),
         ];
         for (level, name, error) in refused {
@@ -294,6 +295,7 @@ mod tests {
         assert_eq!(name_of(99, -1), "level 99 option -1");
         assert_eq!(rule(libc::SOL_SOCKET, libc::SO_RCVTIMEO), OptionRule::OfPair);
         assert_eq!(rule(libc::SOL_SOCKET, libc::SO_ERROR), OptionRule::Told);
+        assert_eq!(rule(libc::SOL_SOCKET, libc::SO_MARK), OptionRule::Kernel);
         assert_eq!(rule(libc::IPPROTO_TCP, libc::TCP_CORK), OptionRule::Kept);
     }
 

@@ -33,7 +33,10 @@ pub use crate::descriptors::{
 pub use child::{Ended, Program};
 pub use kept::keep_for_parent;
 pub use met::{Library, LibraryCounts, Meeting, library_in};
-pub use notifier::{CallMemory, Given, HeldPage, HeldSends, HeldSocketCall, Notifier, SocketCall, Watches};
+pub use notifier::{
+    CallMemory, CallerRights, Capability, Given, HeldPage, HeldSends, HeldSocketCall, Notifier, OptionRights,
+    SocketCall, Watches,
+};
 pub use preload::{
     PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be, sockets_preload_for,
 };

@@ -10,6 +10,7 @@
 
 mod caller;
 mod kinds;
+mod rights;
 mod watches;
 
 use std::fs::{self, File};
@@ -23,6 +24,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
 pub use kinds::{HeldPage, HeldSends, SocketCall};
+pub use rights::{CallerRights, Capability, OptionRights};
 pub use watches::Watches;
 
 /// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.

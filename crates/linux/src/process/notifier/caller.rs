@@ -9,8 +9,6 @@ use super::super::strict::{number, status};
 use super::Notifier;
 use crate::sys::seccomp;
 
-/// `CAP_NET_BIND_SERVICE`. Source: `include/uapi/linux/capability.h`.
-const CAP_NET_BIND_SERVICE: u32 = 10;
 /// The least port that needs no capability, where the kernel does not say. Source: `include/net/sock.h PROT_SOCK`.
 const SERVICE_PORTS: u16 = 1024;
 
@@ -32,19 +30,6 @@ impl Notifier {
     pub fn unprivileged_ports() -> u16 {
         let said = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
         said.ok().and_then(|said| said.trim().parse().ok()).unwrap_or(SERVICE_PORTS)
-    }
-
-    /// Whether a thread may bind ports below [`unprivileged_ports`](Self::unprivileged_ports): it has the capability in the user namespace of the
-    /// one that asks. In one of its own any thread has it. It counts if the call still waits afterwards.
-    #[must_use]
-    pub fn may_bind_service(tid: u32) -> bool {
-        if !shares_namespace(tid, "user") {
-            return false;
-        }
-        let status = status(tid).unwrap_or_default();
-        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let bits = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-        bits.is_some_and(|bits| bits >> CAP_NET_BIND_SERVICE & 1 != 0)
     }
 
     /// A socket of the kernel, as the thread would make it: by its user and group, in the namespace of the calling thread.
@@ -91,28 +76,6 @@ mod tests {
     #[test]
     fn a_thread_shares_its_own_namespaces_and_none_with_what_has_ended() {
         assert!(shares_namespace(std::process::id(), "user") && shares_namespace(std::process::id(), "net"));
-        assert!(!shares_namespace(u32::MAX, "user") && !Notifier::may_bind_service(u32::MAX));
-    }
-
-    #[test]
-    fn a_private_user_namespace_gives_no_ports() {
-        let started = std::process::Command::new("unshare")
-            .args(["-U", "sh", "-c", "echo; read end"])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn();
-        let Ok(mut child) = started else {
-            return napier_testkit::skip!("a_private_user_namespace_gives_no_ports", "there is no unshare");
-        };
-        let mut line = [0];
-        let is_ready =
-            std::io::Read::read(child.stdout.as_mut().expect("a pipe"), &mut line).is_ok_and(|count| count == 1);
-        let may = Notifier::may_bind_service(child.id());
-        drop(child.stdin.take());
-        let _ = child.wait();
-        if !is_ready {
-            return napier_testkit::skip!("a_private_user_namespace_gives_no_ports", "no user namespace can be made");
-        }
-        assert!(!may);
+        assert!(!shares_namespace(u32::MAX, "user"));
     }
 }
