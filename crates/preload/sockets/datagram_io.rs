@@ -6,40 +6,11 @@ use core::ptr::null;
 use super::abi::{self, MessageHead, Part};
 use super::control;
 use super::datagrams::{self, Lost};
+use super::parts::{Way, with_head};
 use super::record::{HAS_PEER, HEAD_BYTES, PAYLOAD_BYTES_MAX, RecordHead, RecordKind};
-
-/// Parts of a message for which there is room without much of the stack.
-const FEW: usize = 8;
 
 /// What the caller does when it gets this: the kernel's own call, on what is no socket of the engine's.
 pub(crate) struct Kernels;
-
-/// Calls with a head before the parts, or fails with `EMSGSIZE` for more than the kernel takes.
-fn with_head(head: *const u8, parts: &[Part], call: impl FnOnce(&[Part]) -> isize) -> isize {
-    let head = Part { base: head, len: HEAD_BYTES };
-    if parts.len() <= FEW {
-        let mut all = [Part { base: null(), len: 0 }; FEW + 1];
-        return filled(&mut all, head, parts, call);
-    }
-    with_many(head, parts, call)
-}
-
-#[inline(never)]
-fn with_many(head: Part, parts: &[Part], call: impl FnOnce(&[Part]) -> isize) -> isize {
-    let mut all = [Part { base: null(), len: 0 }; abi::PARTS_MAX];
-    filled(&mut all, head, parts, call)
-}
-
-fn filled(all: &mut [Part], head: Part, parts: &[Part], call: impl FnOnce(&[Part]) -> isize) -> isize {
-    let Some(all) = all.get_mut(..=parts.len()) else {
-        abi::set_errno(abi::EMSGSIZE);
-        return -1;
-    };
-    let Some((first, rest)) = all.split_first_mut() else { return -1 };
-    *first = head;
-    rest.iter_mut().zip(parts).for_each(|(to, from)| *to = *from);
-    call(all)
-}
 
 fn message_of(parts: &[Part]) -> MessageHead {
     MessageHead {
@@ -107,11 +78,13 @@ pub(crate) unsafe fn send(
     }
     let bytes = head.to_bytes();
     let flags = flags & abi::MSG_DONTWAIT | abi::MSG_NOSIGNAL;
-    let sent = with_head(bytes.as_ptr(), parts, |all| {
+    let call = |all: &[Part]| {
         let message = message_of(all);
         // SAFETY: the message and its parts live through the call; the system looks whether what they name can be read.
         unsafe { abi::sendmsg(fd, &raw const message, flags) }
-    });
+    };
+    // SAFETY: as the caller promises.
+    let sent = unsafe { with_head(bytes.as_ptr(), parts, Way::Out, call) };
     if sent < 0 { failed(fd) } else { Ok(sent.saturating_sub(HEAD_BYTES as isize).max(0)) }
 }
 
@@ -142,13 +115,15 @@ pub(crate) unsafe fn receive(fd: c_int, parts: &[Part], flags: c_int) -> Result<
     let flags = flags & (abi::MSG_DONTWAIT | abi::MSG_PEEK | abi::MSG_TRUNC);
     let mut bytes = [0_u8; HEAD_BYTES];
     let mut said = 0;
-    let count = with_head(bytes.as_mut_ptr(), parts, |all| {
+    let call = |all: &[Part]| {
         let mut message = message_of(all);
         // SAFETY: the message and its parts live through the call; the system looks whether what they name can be written.
         let count = unsafe { abi::recvmsg(fd, &raw mut message, flags) };
         said = message.flags;
         count
-    });
+    };
+    // SAFETY: as the caller promises.
+    let count = unsafe { with_head(bytes.as_mut_ptr(), parts, Way::In, call) };
     if count < 0 {
         return failed(fd).map(only);
     }

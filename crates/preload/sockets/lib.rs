@@ -24,6 +24,7 @@ mod memory;
 mod numbers;
 #[allow(dead_code, unreachable_pub, reason = "it is a part of `ring` too, and the engine has the other side of it")]
 mod outbox;
+mod parts;
 mod passes;
 mod prints;
 mod raw;

@@ -188,6 +188,35 @@ def many(port):
     print('done', got)
 
 
+def hears():
+    """A socket that is told of errors without a peer."""
+    s = at(ENGINE, 0)
+    s.setsockopt(socket.IPPROTO_IP, 11, 1)
+    s.setblocking(True)
+    return s
+
+
+def most(port):
+    """As many buffers as the kernel takes."""
+    s = hears()
+    for lens in [[1] * 1024, [60 + at % 7 for at in range(1024)], [200] * 300 + [0, 3] + [7] * 722, [65507] + [0] * 1023, [0] * 1024]:
+        data = os.urandom(sum(lens))
+        at = [sum(lens[:nth]) for nth in range(1024)]
+        assert s.sendmsg([data[start:start + len] for start, len in zip(at, lens)], [], 0, s.getsockname()) == len(data)
+        assert s.recv(65536, socket.MSG_PEEK) == data
+        for flags, room in [(socket.MSG_PEEK, lens), (socket.MSG_PEEK, [100] * 1024), (0, [len + nth % 2 for nth, len in enumerate(lens)])]:
+            buffers = [bytearray(len) for len in room]
+            got, _, flags, _ = s.recvmsg_into(buffers, 0, flags)
+            assert got == len(data) and b''.join(buffers)[:got] == data and flags == 0, (lens[:3], room[:3], got)
+        s.sendto(data + b'more', s.getsockname()) if len(data) < 65000 else s.sendto(data, s.getsockname())
+        buffers = [bytearray(len) for len in lens]
+        got, _, flags, _ = s.recvmsg_into(buffers)
+        assert got == len(data) and b''.join(buffers) == data and (flags == socket.MSG_TRUNC) == (len(data) < 65000)
+    s.connect((PEER, port))
+    assert os.writev(s.fileno(), [b'x'] * 1024) == 1024 and os.readv(s.fileno(), [bytearray(1) for _ in range(1024)]) == 1024
+    print('done')
+
+
 def waits(port):
     """select, poll and epoll, and a thread that sleeps in a call."""
     peer = (PEER, port)
@@ -479,4 +508,4 @@ def too_many(port):
     signal.pause()
 
 
-{part.__name__: part for part in [serve, asks, places, filters, messages, many, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))
+{part.__name__: part for part in [serve, asks, places, filters, messages, many, most, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))

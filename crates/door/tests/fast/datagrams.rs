@@ -141,6 +141,12 @@ fn many_datagrams_go_by_one_call() {
 }
 
 #[test]
+fn a_datagram_has_as_many_parts_as_with_the_kernel() {
+    let Some(stand) = Stand::new("a_datagram_has_as_many_parts_as_with_the_kernel", None) else { return };
+    assert_eq!(stand.said_with_echo("most"), "done\n");
+}
+
+#[test]
 fn what_waits_for_datagrams_is_woken() {
     let Some(stand) = Stand::new("what_waits_for_datagrams_is_woken", None) else { return };
     let expected = "True [] []\n[b'woken']\nEAGAIN\nin time\nEAGAIN\n[b''] ENOTCONN\nEPIPE\nasyncio\n";
