@@ -143,7 +143,7 @@ pub(crate) unsafe fn receive(fd: c_int, parts: &[Part], flags: c_int) -> Result<
     };
     if head.kind == RecordKind::Error {
         if flags & abi::MSG_PEEK != 0 {
-            // An error is told once.
+            // An error is told once, to one that only looks, too (`net/ipv4/udp.c __skb_recv_udp`, `include/net/sock.h sock_error`).
             // SAFETY: there are no parts.
             let _ = unsafe { receive(fd, &[], abi::MSG_DONTWAIT) };
         }
@@ -152,4 +152,30 @@ pub(crate) unsafe fn receive(fd: c_int, parts: &[Part], flags: c_int) -> Result<
     }
     let count = isize::try_from(whole - HEAD_BYTES).unwrap_or(0);
     Ok(Received { count, head: Some(head), flags: said & abi::MSG_TRUNC })
+}
+
+/// The message that comes next, and stays there: its head, and how long it is with that; `None`: there is none, or a call that receives says why.
+fn next(fd: c_int, flags: c_int) -> Result<Option<(RecordHead, usize)>, Kernels> {
+    let mut bytes = [0_u8; HEAD_BYTES];
+    let part = [Part { base: bytes.as_mut_ptr(), len: HEAD_BYTES }];
+    let mut message = message_of(&part);
+    let flags = flags & abi::MSG_DONTWAIT | abi::MSG_PEEK | abi::MSG_TRUNC;
+    // SAFETY: the message, its part and the bytes live through the call.
+    let count = unsafe { abi::recvmsg(fd, &raw mut message, flags) };
+    if count < 0 {
+        return failed(fd).map(|_| None);
+    }
+    let whole = usize::try_from(count).unwrap_or(0);
+    Ok(RecordHead::from_bytes(&bytes).filter(|_| whole >= HEAD_BYTES).map(|head| (head, whole)))
+}
+
+/// Whether a datagram comes next, after a wait if the flags let it be; an error stays where it is.
+pub(crate) fn is_next(fd: c_int, flags: c_int) -> Result<bool, Kernels> {
+    Ok(next(fd, flags)?.is_some_and(|(head, _)| head.kind == RecordKind::Datagram))
+}
+
+/// As `FIONREAD`: the bytes of the next datagram. An error stays where it is (`net/ipv4/udp.c first_packet_length`).
+pub(crate) fn next_len(fd: c_int) -> Result<c_int, Kernels> {
+    let datagram = next(fd, abi::MSG_DONTWAIT)?.filter(|(head, _)| head.kind == RecordKind::Datagram);
+    Ok(datagram.map_or(0, |(_, whole)| c_int::try_from(whole - HEAD_BYTES).unwrap_or(c_int::MAX)))
 }

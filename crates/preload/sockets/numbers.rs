@@ -76,10 +76,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
     if datagrams::is_one(fd) {
         match request {
             abi::FIONREAD => {
-                // SAFETY: there are no parts.
-                let next = unsafe { datagram_io::receive(fd, &[], abi::MSG_PEEK | abi::MSG_TRUNC | abi::MSG_DONTWAIT) };
-                if let Ok(received) = next {
-                    let bytes = c_int::try_from(received.count.max(0)).unwrap_or(c_int::MAX);
+                if let Ok(bytes) = datagram_io::next_len(fd) {
                     // SAFETY: the caller promises an int there.
                     unsafe { argument.cast::<c_int>().write(bytes) };
                     return 0;

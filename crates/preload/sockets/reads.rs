@@ -226,6 +226,10 @@ pub unsafe extern "C-unwind" fn recvmmsg(
     let mut flags = if span.is_null() { flags } else { flags | abi::MSG_WAITFORONE };
     let count = count.min(abi::PARTS_MAX as c_uint) as usize;
     for nth in 0..count {
+        // What goes wrong after the first is for the next call (`net/socket.c do_recvmmsg`).
+        if nth > 0 && !datagrams::is_deaf(fd) && !datagram_io::is_next(fd, flags).is_ok_and(|is_next| is_next) {
+            return nth as c_int;
+        }
         // SAFETY: the caller promises that there are so many.
         let one = unsafe { &mut *messages.wrapping_add(nth) };
         // SAFETY: as the caller promises.
@@ -235,7 +239,7 @@ pub unsafe extern "C-unwind" fn recvmmsg(
             None => return nth as c_int,
         };
         let Ok(len) = c_uint::try_from(got) else {
-            // What was received before counts (`net/socket.c do_recvmmsg`).
+            // What was received before counts.
             return if nth > 0 { nth as c_int } else { -1 };
         };
         one.len = len;

@@ -188,12 +188,44 @@ def many(port):
     print('done', got)
 
 
+def queued(s, *wanted):
+    """Waits until as many messages of these lengths wait in the pair: past the library, which reads no heads by this call."""
+    count, ioctl = ctypes.c_int(), {'x86_64': 16, 'aarch64': 29}[os.uname().machine]
+    while count.value != sum(56 + one for one in wanted):
+        assert libc.syscall(ioctl, s.fileno(), 0x541b, ctypes.byref(count)) == 0
+        time.sleep(0.001)
+
+
 def hears():
     """A socket that is told of errors without a peer."""
     s = at(ENGINE, 0)
     s.setsockopt(socket.IPPROTO_IP, 11, 1)
     s.setblocking(True)
     return s
+
+
+def later(port):
+    """An error behind a datagram, and one that is looked at."""
+    s, now = hears(), socket.MSG_DONTWAIT
+    buffers = [ctypes.create_string_buffer(8) for _ in range(3)]
+    parts = [Part(ctypes.addressof(buffer), 8) for buffer in buffers]
+    all = (Counted * 3)(*[Counted(Head(None, 0, ctypes.pointer(part), 1, None, 0, 0), 0) for part in parts])
+    for flags in [now, 0, 0x10000]:
+        for number in range(2):
+            s.sendto(b'one', (PEER, port))
+            queued(s, *[3] * (number + 1))
+        s.sendto(b'refused', (ENGINE, 1))
+        queued(s, 3, 3, 0)
+        print(libc.recvmmsg(s.fileno(), all, 3, flags, None), buffers[0].value, name(s.recv, 10, now), name(s.recv, 10, now))
+    s.sendto(b'refused', (ENGINE, 1))
+    queued(s, 0)
+    count = ctypes.c_int(7)
+    print(libc.ioctl(s.fileno(), 0x541b, ctypes.byref(count)), count.value)
+    print(libc.recvmmsg(s.fileno(), all, 3, now, None), errno.errorcode[ctypes.get_errno()], name(s.recv, 10, now))
+    s.sendto(b'refused', (ENGINE, 1))
+    queued(s, 0)
+    # As with the kernel, who looks at it has it.
+    print(name(s.recv, 10, now | socket.MSG_PEEK), name(s.recv, 10, now))
 
 
 def most(port):
@@ -508,4 +540,4 @@ def too_many(port):
     signal.pause()
 
 
-{part.__name__: part for part in [serve, asks, places, filters, messages, many, most, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))
+{part.__name__: part for part in [serve, asks, places, filters, messages, many, later, most, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))

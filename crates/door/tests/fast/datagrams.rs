@@ -141,6 +141,14 @@ fn many_datagrams_go_by_one_call() {
 }
 
 #[test]
+fn an_error_behind_a_datagram_is_for_the_next_call() {
+    let Some(stand) = Stand::new("an_error_behind_a_datagram_is_for_the_next_call", None) else { return };
+    let behind = "2 b'one' ECONNREFUSED EAGAIN\n".repeat(3);
+    let expected = format!("{behind}0 0\n-1 ECONNREFUSED EAGAIN\nECONNREFUSED EAGAIN\n");
+    assert_eq!(stand.said_with_echo("later"), expected);
+}
+
+#[test]
 fn a_datagram_has_as_many_parts_as_with_the_kernel() {
     let Some(stand) = Stand::new("a_datagram_has_as_many_parts_as_with_the_kernel", None) else { return };
     assert_eq!(stand.said_with_echo("most"), "done\n");
