@@ -69,6 +69,9 @@ pub(crate) const MSG_ERRQUEUE: c_int = 0x2000;
 pub(crate) const MSG_NOSIGNAL: c_int = 0x4000;
 pub(crate) const MSG_MORE: c_int = 0x8000;
 pub(crate) const MSG_WAITFORONE: c_int = 0x10000;
+/// Of `preadv2`: those that mean something for files alone, and the one that does for sockets. Source: `include/uapi/linux/fs.h`.
+pub(crate) const RWF_OF_FILES: c_int = 0x17;
+pub(crate) const RWF_NOWAIT: c_int = 8;
 pub(crate) const EPERM: c_int = 1;
 pub(crate) const EIO: c_int = 5;
 pub(crate) const EBADF: c_int = 9;
@@ -303,6 +306,7 @@ next! {
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
     fn read(fd: c_int, bytes: *mut c_void, len: usize) -> isize;
     fn readv(fd: c_int, parts: *const Part, count: c_int) -> isize;
+    fn preadv2(fd: c_int, parts: *const Part, count: c_int, offset: i64, flags: c_int) -> isize;
     fn recv(fd: c_int, bytes: *mut c_void, len: usize, flags: c_int) -> isize;
     fn recvfrom(fd: c_int, bytes: *mut c_void, len: usize, flags: c_int, from: *mut c_void, from_len: *mut c_uint) -> isize;
     fn recvmsg(fd: c_int, message: *mut MessageHead, flags: c_int) -> isize;

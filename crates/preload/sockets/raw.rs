@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{with_exposed_provenance as at, with_exposed_provenance_mut as at_mut};
 
 use super::connections::WhyLeft;
-use super::{abi, datagrams, forget, numbers, reads, writes};
+use super::{abi, datagrams, forget, numbers, passes, reads, writes};
 
 /// The numbers of calls on sockets, as the C library's functions of these names do them.
 #[cfg(target_arch = "x86_64")]
@@ -29,6 +29,8 @@ mod call {
     pub(super) const SETSOCKOPT: c_long = 54;
     pub(super) const RECVMMSG: c_long = 299;
     pub(super) const SENDMMSG: c_long = 307;
+    pub(super) const PREADV2: c_long = 327;
+    pub(super) const PWRITEV2: c_long = 328;
 }
 #[cfg(target_arch = "aarch64")]
 mod call {
@@ -52,6 +54,8 @@ mod call {
     pub(super) const RECVMSG: c_long = 212;
     pub(super) const RECVMMSG: c_long = 243;
     pub(super) const SENDMMSG: c_long = 269;
+    pub(super) const PREADV2: c_long = 286;
+    pub(super) const PWRITEV2: c_long = 287;
 }
 
 /// What a call on a socket for datagrams comes to, done as the function of that name does it; `None`: it is another call.
@@ -69,6 +73,9 @@ unsafe fn of_datagrams(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Optio
             call::WRITE => writes::write(fd, bytes, len),
             call::READV => reads::readv(fd, bytes.cast(), c as c_int),
             call::WRITEV => writes::writev(fd, bytes.cast(), c as c_int),
+            // The offset is one word, and the next one is not looked at (`fs/read_write.c pos_from_hilo`).
+            call::PREADV2 => reads::preadv2(fd, bytes.cast(), c as c_int, d, f as c_int),
+            call::PWRITEV2 => passes::pwritev2(fd, bytes.cast(), c as c_int, d, f as c_int),
             call::SENDTO => writes::sendto(fd, bytes, len, flags, at(e as usize), f as c_uint),
             call::RECVFROM => reads::recvfrom(fd, into, len, flags, at_mut(e as usize), at_mut(f as usize)),
             call::SENDMSG => writes::sendmsg(fd, bytes.cast(), c as c_int),

@@ -68,7 +68,70 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const Part, count: c_in
     // SAFETY: as the caller promises.
     let all = unsafe { slice::from_raw_parts(parts, len) };
     // SAFETY: as the caller promises.
-    unsafe { datagram_io::receive(fd, all, 0) }.map_or_else(|_| kernels(), |received| received.count)
+    unsafe { into_parts(fd, all, 0) }.unwrap_or_else(kernels)
+}
+
+/// Receives one datagram into parts; those without room ask for nothing (`fs/read_write.c vfs_readv`). `None`: the kernel's own call is to do it.
+///
+/// # Safety
+/// The parts can be written.
+unsafe fn into_parts(fd: c_int, parts: &[Part], flags: c_int) -> Option<isize> {
+    if parts.iter().all(|part| part.len == 0) {
+        return Some(0);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { datagram_io::receive(fd, parts, flags) }.ok().map(|received| received.count)
+}
+
+/// The flags of `recvmsg` for those of `preadv2`; `None`: no socket has them.
+const fn flags_of(flags: c_int) -> Option<c_int> {
+    match flags & !abi::RWF_OF_FILES {
+        0 => Some(0),
+        abi::RWF_NOWAIT => Some(abi::MSG_DONTWAIT),
+        _ => None,
+    }
+}
+
+/// As `preadv2(2)`, which is `readv` where the offset is -1.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn preadv2(
+    fd: c_int,
+    parts: *const Part,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: as the caller promises.
+    let kernels = || unsafe { abi::preadv2(fd, parts, count, offset, flags) };
+    let len = usize::try_from(count).ok().filter(|len| (1..=abi::PARTS_MAX).contains(len));
+    let Some(len) = len.filter(|_| offset == -1 && datagrams::is_one(fd)) else { return kernels() };
+    let Some(flags) = flags_of(flags) else {
+        abi::set_errno(abi::EOPNOTSUPP);
+        return -1;
+    };
+    // SAFETY: as the caller promises.
+    let all = unsafe { slice::from_raw_parts(parts, len) };
+    // SAFETY: as the caller promises.
+    unsafe { into_parts(fd, all, flags) }.unwrap_or_else(kernels)
+}
+
+/// As `preadv64v2(2)`.
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn preadv64v2(
+    fd: c_int,
+    parts: *const Part,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> isize {
+    // SAFETY: as the caller promises; an offset has 64 bits there too.
+    unsafe { preadv2(fd, parts, count, offset, flags) }
 }
 
 /// As `recv(2)`.

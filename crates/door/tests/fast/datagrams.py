@@ -228,6 +228,27 @@ def later(port):
     print(name(s.recv, 10, now | socket.MSG_PEEK), name(s.recv, 10, now))
 
 
+def parts(port):
+    """Reads into several buffers, into none, and where a file has its place."""
+    s = hears()
+    s.sendto(b'a datagram', (PEER, port))
+    queued(s, 10)
+    one, other = ctypes.create_string_buffer(4), ctypes.create_string_buffer(20)
+    none, both = (Part * 2)(), (Part * 2)(Part(ctypes.addressof(one), 4), Part(ctypes.addressof(other), 20))
+    fd, preadv2 = s.fileno(), {'x86_64': 327, 'aarch64': 286}[os.uname().machine]
+    here = ctypes.c_long(-1)
+    print(libc.readv(fd, none, 2), libc.readv(fd, none, 0), libc.preadv2(fd, none, 2, here, 0))
+    for at_once, call in [(8, libc.preadv2), (0, libc.preadv64v2), (1, lambda *a: libc.syscall(preadv2, *a[:4], 0, a[4]))]:
+        print(call(fd, both, 2, here, at_once), one.raw, other.value)
+        one.value, other.value = b'', b''
+        s.sendto(b'a datagram', (PEER, port))
+        queued(s, 10)
+    # One of them has two names.
+    code = lambda call, *arguments: (call(*arguments), {errno.EOPNOTSUPP: 'EOPNOTSUPP'}.get(ctypes.get_errno()) or errno.errorcode[ctypes.get_errno()])
+    print(code(libc.preadv2, fd, both, 2, ctypes.c_long(0), 0), code(libc.preadv2, fd, both, 2, here, 0x1000))
+    print(libc.readv(fd, both, 2), code(libc.preadv2, fd, both, 2, here, 8))
+
+
 def most(port):
     """As many buffers as the kernel takes."""
     s = hears()
@@ -540,4 +561,4 @@ def too_many(port):
     signal.pause()
 
 
-{part.__name__: part for part in [serve, asks, places, filters, messages, many, later, most, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))
+{part.__name__: part for part in [serve, asks, places, filters, messages, many, later, parts, most, waits, refused, left, children, mapped, newer, near, flood, hostile, half, until_it_ends, too_many]}[sys.argv[1]](int(sys.argv[2]))

@@ -149,6 +149,14 @@ fn an_error_behind_a_datagram_is_for_the_next_call() {
 }
 
 #[test]
+fn reads_of_nothing_take_nothing_and_no_read_sees_a_head() {
+    let Some(stand) = Stand::new("reads_of_nothing_take_nothing_and_no_read_sees_a_head", None) else { return };
+    let read = "10 b'a da' b'tagram'\n";
+    let expected = format!("0 0 0\n{}(-1, 'ESPIPE') (-1, 'EOPNOTSUPP')\n10 (-1, 'EAGAIN')\n", read.repeat(3));
+    assert_eq!(stand.said_with_echo("parts"), expected);
+}
+
+#[test]
 fn a_datagram_has_as_many_parts_as_with_the_kernel() {
     let Some(stand) = Stand::new("a_datagram_has_as_many_parts_as_with_the_kernel", None) else { return };
     assert_eq!(stand.said_with_echo("most"), "done\n");
