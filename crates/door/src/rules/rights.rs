@@ -56,8 +56,9 @@ pub(crate) fn of_option(kernel: OptionRights, (level, name): (i32, i32), before:
         (libc::SOL_SOCKET, libc::SO_BUSY_POLL) if value > before && !kernel.busy_poll_is_free => {
             Need::option(&[NetAdmin], Over::Machine)
         }
-        // Kernels before 5.17 want the first one: it is never set here, and the kernel has the last word.
+        // These are never set here, and the kernel has the last word: those before 5.17 want the first one for a mark.
         (libc::SOL_SOCKET, libc::SO_MARK) => Need::option(&[NetAdmin, NetRaw], Over::Network),
+        (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE | libc::SO_SNDBUFFORCE) => Need::option(&[NetAdmin], Over::Machine),
         _ => None,
     }
 }

@@ -36,6 +36,8 @@ fn who_may_what() {
         (STRICT, libc::SO_BUSY_POLL, 50, 20, [true; 5]),
         (FREE, libc::SO_BUSY_POLL, 0, 1, [true; 5]),
         (STRICT, libc::SO_MARK, 0, 0, [false, true, true, true, false]),
+        (FREE, libc::SO_RCVBUFFORCE, 0, 0, [false, false, false, true, true]),
+        (FREE, libc::SO_SNDBUFFORCE, 0, 0, [false, false, false, true, true]),
         (STRICT, libc::SO_REUSEADDR, 0, 1, [true; 5]),
     ];
     for (kernel, name, before, value, may) in table {

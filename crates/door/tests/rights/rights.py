@@ -58,6 +58,9 @@ def port(kind, where):
 become(sys.argv[1])
 for kind in KINDS:
     asked = [(PRIORITY, [6, 7, -1]), (MARK, [5]), (BUSY_POLL, [50, 20, 30, -1])]
+    if kind == socket.SOCK_DGRAM:
+        # Buffers by force.
+        asked += [(33, [10_000]), (32, [10_000])]
     # The latter by a socket that no engine has.
     says, kernel = ([option(family, kind, *one) for one in asked] for family in [socket.AF_INET, socket.AF_UNIX])
     print('priority', *says[0], 'mark', *says[1])
