@@ -486,6 +486,21 @@ def wildcard(port):
     print(peer[0].removeprefix('::ffff:'), 'over')
 
 
+def frees(port):
+    """What was closed leaves its port to the kernel's sockets at once, unless a program that another test starts has it still: see `soon`."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        taken = 0
+        for _ in range(30):
+            with socket.socket(socket.AF_INET, kind) as s:
+                soon(s.bind, ('', port))
+            with socket.socket(socket.AF_INET, kind) as s:
+                try:
+                    s.bind(('127.0.0.1', port))
+                except OSError as error:
+                    taken += error.errno == errno.EADDRINUSE
+        print(taken <= 5)
+
+
 def near(port):
     """Both ends in one program, by the engine's own address."""
     s = listener(port)

@@ -243,6 +243,8 @@ impl ServedProgram<'_> {
                 self.show(token);
             }
             Verdict::HandOver => {
+                // What it has just closed has the port no more.
+                self.look_for_closed(self.sockets.twins_at(address.port()));
                 let why = self.offer.reach.why_left_own(address.ip());
                 self.hand_over(about, why);
             }

@@ -105,6 +105,8 @@ impl DatagramCalls<'_, '_> {
             return self.0.answer(held, Err(libc::EINVAL));
         }
         if self.0.offer.reach.of_own(address) == Whose::Kernel {
+            // What it has just closed has the port no more.
+            self.0.look_for_closed(self.0.sockets.twins_at(address.port()));
             let why = self.0.offer.reach.why_left_own(address.ip());
             return self.0.hand_over(about, why);
         }

@@ -281,23 +281,29 @@ impl Sockets {
 
     /// The tokens of all without a connection.
     pub(super) fn unconnected(&self) -> Vec<u64> {
-        self.tokens(|behind| !matches!(behind, Behind::Connection(_)))
+        self.tokens(|socket| !matches!(socket.behind, Behind::Connection(_)))
     }
 
     /// The tokens of those that listen at a port.
     pub(super) fn listening_at(&self, port: u16) -> Vec<u64> {
-        self.tokens(|behind| matches!(behind, Behind::Listener(listening) if listening.near.port() == port))
+        self.tokens(|socket| matches!(&socket.behind, Behind::Listener(listening) if listening.near.port() == port))
+    }
+
+    /// The tokens of those that have a port at the kernel, too.
+    pub(super) fn twins_at(&self, port: u16) -> Vec<u64> {
+        let is_at = |socket: &ProgramSocket| socket.local().is_some_and(|local| local.port() == port);
+        self.tokens(|socket| socket.twin().is_some() && is_at(socket))
     }
 
     /// The tokens of connections with bytes of the program that the engine does not take.
     pub(super) fn stuck(&self) -> Vec<u64> {
-        self.tokens(|behind| matches!(behind, Behind::Connection(relay) if relay.has_unsent()))
+        self.tokens(|socket| matches!(&socket.behind, Behind::Connection(relay) if relay.has_unsent()))
     }
 
-    fn tokens(&self, is_one: impl Fn(&Behind) -> bool) -> Vec<u64> {
+    fn tokens(&self, is_one: impl Fn(&ProgramSocket) -> bool) -> Vec<u64> {
         let all = self.by_inode.values().copied();
         let socket = |token: &u64| self.places[*token as u32 as usize].1.as_ref();
-        all.filter(|token| socket(token).is_some_and(|socket| is_one(&socket.behind))).collect()
+        all.filter(|token| socket(token).is_some_and(&is_one)).collect()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::io::BufRead as _;
 
+use napier_linux::process::HeldSends;
 use napier_testkit::eventually;
 
-use crate::Stand;
 use crate::peer::{echoes, listen};
-use crate::stand::rest;
+use crate::stand::{PROGRAMS, rest};
+use crate::{Stand, fast};
 
 #[test]
 fn a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel() {
@@ -27,4 +28,14 @@ fn a_wildcard_takes_what_comes_by_the_engine_and_by_the_kernel() {
     assert_eq!(counts.connected, 1);
     echoes(stream, 300_000);
     assert_eq!(rest(&mut said), "10.79.0.2 over\n");
+}
+
+#[test]
+fn a_port_of_a_wildcard_that_was_closed_is_free_at_loopback() {
+    let test = "a_port_of_a_wildcard_that_was_closed_is_free_at_loopback";
+    let Some(stand) = Stand::with_loopback(test) else { return };
+    for library in [None, Some(fast::library())] {
+        let (_program, mut said) = stand.program_by((HeldSends::None, library), PROGRAMS, &["frees", "7012"]);
+        assert_eq!(rest(&mut said), "True\nTrue\n");
+    }
 }
