@@ -1,4 +1,4 @@
-"""Suites of others, for programs-behind-the-engine: what became of each test, by its name: ok, FAIL, ERROR or skipped."""
+"""Suites of others, for programs-behind-the-engine: what became of each test, by its name: ok, FAIL, ERROR or skipped; with the reason where it is known."""
 
 import contextlib
 import glob
@@ -53,15 +53,15 @@ class Noted(unittest.TextTestResult):
         self.how = 'ok'
         signal.setitimer(signal.ITIMER_REAL, 15, 5)
         super().startTest(test)
-    def addError(self, *of):
-        self.how = 'ERROR'
-        super().addError(*of)
-    def addFailure(self, *of):
-        self.how = 'FAIL'
-        super().addFailure(*of)
+    def addError(self, test, error):
+        self.how = f'ERROR: {error[1]!r:.200}'
+        super().addError(test, error)
+    def addFailure(self, test, error):
+        self.how = f'FAIL: {error[1]!r:.200}'
+        super().addFailure(test, error)
     def addSubTest(self, test, subtest, error):
         if error is not None:
-            self.how = 'FAIL'
+            self.how = f'FAIL: {error[1]!r:.200}'
         super().addSubTest(test, subtest, error)
     def addUnexpectedSuccess(self, test):
         self.how = 'FAIL'
