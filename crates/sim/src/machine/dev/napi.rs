@@ -291,7 +291,7 @@ impl Devices {
         }
     }
 
-    /// The releasing context has armed or unmasked, or will do neither.
+    /// The context that has released or enabled the instance has armed or unmasked and looked at the ring, or will do neither.
     pub(crate) fn finished(&mut self, napi: usize) {
         self.napis[napi].finishing -= 1;
         self.touch(napi);

@@ -103,7 +103,8 @@ impl Grouped {
             let armed = seat.phase() == Phase::Armed && !seat.is_held() && seat.cpu() == GroupCpu(cpu as u16);
             let free = n.present && !n.word.intersects(State::SCHED.with(State::DISABLE));
             let irq = &self.cpus[n.irq_cpu];
-            let comes = n.irq_latched || irq.hard_active || !irq.hard_queue.is_empty() || n.callbacks > 0;
+            let looks = n.callbacks > 0 || n.finishing > 0;
+            let comes = n.irq_latched || irq.hard_active || !irq.hard_queue.is_empty() || looks;
             let (moderation, _) = &self.devs[n.dev].moderation[usize::from(n.queue)];
             if armed && free && !n.ring.is_empty() && !comes && moderation.coalesce().rx_usecs() == 0 {
                 let name = self.napi_name(napi);

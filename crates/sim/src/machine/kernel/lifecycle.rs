@@ -139,6 +139,7 @@ async fn napi_enable(k: &K, napi: usize) {
         w.disown(napi);
         // As a driver does: the interrupt is unmasked, and what came meanwhile is looked for.
         w.rearm_irq(napi);
+        w.napis[napi].finishing += 1;
     }
     k.op().await;
     if !k.w().napis[napi].ring.is_empty() {
@@ -146,6 +147,7 @@ async fn napi_enable(k: &K, napi: usize) {
         device_interrupt(k, napi).await;
         k.bh_on().await;
     }
+    k.w().finished(napi);
 }
 
 /// `napi_disable`.
