@@ -186,6 +186,11 @@ impl Grouped {
     /// New settings are looked at by all CPUs, those that sleep too.
     pub(crate) fn set_group(&mut self, group: usize, settings: Settings) {
         self.groups.all[group].decider.set(settings);
+        self.wake_group(group);
+    }
+
+    /// Wakes all CPUs of a group.
+    pub(crate) fn wake_group(&mut self, group: usize) {
         for cpu in self.groups.all[group].cpus.clone() {
             let _ = self.wake_poller(GroupCpu(cpu as u16));
         }

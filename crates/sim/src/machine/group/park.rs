@@ -118,11 +118,9 @@ impl Grouped {
         let of = &self.groups.all[group];
         let staying = of.cpus.iter().filter(|cpu| !self.groups.pollers[**cpu].leaving).count();
         let min = usize::from(of.decider.settings().min_awake(staying as u16));
-        // One that has let go of its place has still to say so, and wakes the others then.
-        let saying = of.cpus.iter().map(|cpu| &self.groups.pollers[*cpu]);
-        let saying = saying.filter(|poller| poller.leaving && poller.word.doing() == Doing::Off).count();
         let awake = self.group_active(group);
-        if awake + saying < min {
+        // A call that takes CPUs away wakes the others when they have left.
+        if awake < min && !self.groups.locked {
             let name = self.groups.all[group].name.clone();
             self.fail(format!("{name}: a CPU parked, and {awake} are awake where {min} have to be"));
         }
@@ -182,9 +180,5 @@ impl Grouped {
         of.cpus.retain(|one| *one != cpu);
         self.groups.pollers[cpu].leaving = false;
         self.groups.pollers[cpu].counted = false;
-        // Another may have gone to sleep, or be about to, because this one was awake.
-        for other in self.groups.all[group].cpus.clone() {
-            let _ = self.wake_poller(GroupCpu(other as u16));
-        }
     }
 }

@@ -67,6 +67,8 @@ async fn do_to_group(k: &K, group: usize, deed: &GroupDeed) -> Result<(), GroupE
             k.w().groups.table.detach_cpu(&name, GroupCpu(cpu.0))?;
             k.w().keep_settings(group, &name);
             detach_cpu(k, cpu.at()).await;
+            // Another may have gone to sleep because this one was awake.
+            k.w().wake_group(group);
         }
         GroupDeed::Set(settings) => {
             k.w().groups.table.set(&name, *settings)?;
