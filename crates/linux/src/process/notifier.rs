@@ -13,6 +13,7 @@ mod kinds;
 mod rights;
 mod watches;
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -103,7 +104,20 @@ pub struct Notifier {
     kept: Vec<u64>,
     /// The one that came last.
     last: u64,
+    /// Descriptors that the program has and has not been told of, the latest first.
+    untold: VecDeque<Untold>,
 }
+
+/// A descriptor of a call that a signal ended before it was told the number.
+#[derive(Debug)]
+struct Untold {
+    tid: u32,
+    number: i32,
+    inode: u64,
+}
+
+/// So many are remembered.
+const UNTOLD_MAX: usize = 64;
 
 impl Notifier {
     /// Calls that may wait at one time; see [`Notifier::keep`].
@@ -124,6 +138,7 @@ impl Notifier {
             free: (0..UNANSWERED_MAX).rev().collect(),
             kept: vec![0; UNANSWERED_MAX],
             last: 0,
+            untold: VecDeque::new(),
         })
     }
 
@@ -205,13 +220,26 @@ impl Notifier {
 
     /// Lets the call return a new descriptor.
     ///
+    /// In two steps. In one (`SECCOMP_ADDFD_FLAG_SEND`) the call counts as answered before its thread has the descriptor, and returns 0 if this process is
+    /// killed then (`kernel/seccomp.c seccomp_notify_addfd`). A signal between the two leaves the descriptor in the program: the call that its thread
+    /// makes again gets that number.
+    ///
     /// # Errors
     /// None that is known.
     pub fn give(&mut self, held: HeldSocketCall, fd: impl AsFd, close_on_exec: bool) -> io::Result<Given> {
-        match held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), None, close_on_exec) {
-            Ok(told) => {
+        let tid = held.tid();
+        let number = self.take_untold(tid);
+        match held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), number, close_on_exec) {
+            Ok(held::AnswerHeard::Heard(number)) => Ok(match self.answer(held, Ok(number))? {
+                Given::Gone => {
+                    self.note_untold(Untold { tid, number, inode: rustix::fs::fstat(fd)?.st_ino });
+                    Given::Gone
+                }
+                Given::Heard(_) | Given::Refused(_) => Given::Heard(number),
+            }),
+            Ok(held::AnswerHeard::Gone) => {
                 self.answered(&held);
-                Ok(given(told))
+                Ok(Given::Gone)
             }
             Err(error) => {
                 let number = error.raw_os_error().unwrap_or(libc::EIO);
@@ -221,6 +249,19 @@ impl Notifier {
                 })
             }
         }
+    }
+
+    fn note_untold(&mut self, untold: Untold) {
+        self.untold.truncate(UNTOLD_MAX - 1);
+        self.untold.push_front(untold);
+    }
+
+    /// The number of a descriptor that the thread has not been told of, if it still has it there.
+    fn take_untold(&mut self, tid: u32) -> Option<i32> {
+        let at = self.untold.iter().position(|untold| untold.tid == tid)?;
+        let Untold { number, inode, .. } = self.untold.remove(at)?;
+        let copy = self.copy_of(tid, number).ok()?;
+        rustix::fs::fstat(copy).is_ok_and(|found| found.st_ino == inode).then_some(number)
     }
 
     /// Puts another open file in the place of one of the program's descriptors; the call still waits. Other descriptors of what was there, and

@@ -42,8 +42,7 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, value: i64, error: i32) 
     told(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) })
 }
 
-/// Gives the caller a descriptor. With a number it takes that one's place and the call still waits; else it gets the lowest number that is
-/// free, and the call returns it.
+/// Gives the caller a descriptor, and its number; the call still waits. It takes the place of `number`, or gets the lowest that is free.
 pub(crate) fn add(
     listener: BorrowedFd<'_>,
     id: u64,
@@ -51,7 +50,7 @@ pub(crate) fn add(
     number: Option<i32>,
     close_on_exec: bool,
 ) -> io::Result<AnswerHeard> {
-    let flags = if number.is_some() { libc::SECCOMP_ADDFD_FLAG_SETFD } else { libc::SECCOMP_ADDFD_FLAG_SEND };
+    let flags = if number.is_some() { libc::SECCOMP_ADDFD_FLAG_SETFD } else { 0 };
     let added = libc::seccomp_notif_addfd {
         id,
         flags: flags as u32,
