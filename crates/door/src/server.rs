@@ -18,7 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 
-use crate::program::{Offer, serve};
+use crate::program::{Carrier, Offer, serve};
 use crate::rules::reach::Reach;
 use crate::served::{Programs, of_served};
 use crate::view::{DoorCounts, ShownProgram};
@@ -51,7 +51,7 @@ pub struct DoorConfig {
     pub netns: NetNs,
     /// What is reached there.
     pub reach: Reach,
-    /// Of each program's event context: how its thread polls.
+    /// Of the event contexts that have the connections of programs: how the threads that carry their bytes poll.
     pub mode: Option<Mode>,
     /// Whether programs of every user may come in, and not only those of this one and of root.
     pub for_all_users: bool,
@@ -120,7 +120,11 @@ impl Door {
         let stop = Arc::new(stop);
         let (near, near_datagrams) = Default::default();
         let kernel = OptionRights::of_this_kernel();
-        let offer = Arc::new(Offer { engine, netns, reach, mode, for_all_users, kernel, near, near_datagrams });
+        let started: io::Result<Vec<_>> =
+            (0..carriers_for(&engine)).map(|_| Carrier::start(&engine, mode, &stop)).collect();
+        let (carriers, mut threads): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
+        let offer =
+            Arc::new(Offer { engine, netns, reach, mode, carriers, for_all_users, kernel, near, near_datagrams });
         let inside = Arc::new(Within {
             offer,
             programs: Mutex::default(),
@@ -129,9 +133,15 @@ impl Door {
         });
         let (here, ends) = (inside.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("napier-door".to_owned());
-        let thread = thread.spawn(move || here.take_clients(&listener, &ends))?;
-        Ok(Self { stop, inside, threads: vec![thread] })
+        threads.push(thread.spawn(move || here.take_clients(&listener, &ends))?);
+        Ok(Self { stop, inside, threads })
     }
+}
+
+/// As many threads carry bytes as the engine has receive queues, within the processors: more find no packets of their own.
+fn carriers_for(engine: &Engine) -> usize {
+    let instances = engine.napi_dump(None).map_or(1, |all| all.len());
+    instances.clamp(1, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 impl Drop for Door {

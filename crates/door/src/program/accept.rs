@@ -14,7 +14,7 @@ use super::connect::WATCHED;
 use super::socket::{Backlogged, Behind, Listening, ProgramSocket, pair};
 use super::twin::listen_at;
 use crate::limits::{self, WAITING_MAX, WAITING_OF_ONE};
-use crate::relay::{Far, Relay};
+use crate::relay::Far;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What became of a connection that was given to a call.
@@ -41,7 +41,7 @@ impl Listening {
     }
 }
 
-impl ServedProgram<'_> {
+impl ServedProgram {
     pub(super) fn accept(&mut self, about: About) {
         let (token, held, blocks, span) = (about.token, about.held, about.blocks(), about.span(Timeout::Recv));
         let stage = self.sockets.get(token).expect("it was found").stage();
@@ -217,19 +217,13 @@ impl ServedProgram<'_> {
             self.answer(held, Err(error));
             return if error == libc::EINTR { Delivered::No(Backlogged::Engine(far)) } else { Delivered::Yes };
         }
-        let flags = flags_of(&held);
-        let socket = ProgramSocket::new(own, inode, is_v6, options, held.tid());
-        let Some(token) = self.give(held, socket, theirs, flags) else {
-            // The pair is closed on this side by the program's, which was never there.
-            let left = self.sockets.of_inode(inode);
-            left.into_iter().for_each(|token| self.remove(token));
+        let token = self.sockets.insert(ProgramSocket::new(own, inode, is_v6, options, held.tid()));
+        if !self.hand(held, token, theirs, flags_of(&held)) {
+            self.remove(token);
             return Delivered::No(Backlogged::Engine(far));
-        };
+        }
         self.shown.note(|counts| counts.accepted += 1);
-        let is_watched = self.watch(&far, token);
-        let socket = self.sockets.get(token).expect("it was given");
-        socket.behind = Behind::Connection(Box::new(Relay::new(far)));
-        if !is_watched {
+        if !self.carry(token, far) {
             self.shown.note(|counts| counts.over_limit(limits::WATCHED));
             self.fail(token, libc::ECONNABORTED);
             return Delivered::Yes;

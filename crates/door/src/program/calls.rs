@@ -47,7 +47,7 @@ fn is_lack(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-impl ServedProgram<'_> {
+impl ServedProgram {
     /// Answers a call, or keeps it.
     pub(super) fn take(&mut self, held: HeldSocketCall) {
         self.shown.note(|counts| {
@@ -167,36 +167,32 @@ impl ServedProgram<'_> {
         self.give(held, socket, theirs, flags);
     }
 
-    /// Gives the program a socket, with these of `SOCK_CLOEXEC` and `SOCK_NONBLOCK`; the token, if it has it now.
-    pub(super) fn give(
-        &mut self,
-        held: HeldSocketCall,
-        socket: ProgramSocket,
-        theirs: OwnedFd,
-        flags: i32,
-    ) -> Option<u64> {
+    /// Gives the program a socket, with these of `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+    pub(super) fn give(&mut self, held: HeldSocketCall, socket: ProgramSocket, theirs: OwnedFd, flags: i32) {
+        match self.enter(socket) {
+            // What was not given is closed on the program's side.
+            Ok(token) => drop(self.hand(held, token, theirs, flags)),
+            Err(error) => self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE))),
+        }
+    }
+
+    /// Gives the program the other end of a socket that was entered; whether it has it now.
+    pub(super) fn hand(&mut self, held: HeldSocketCall, token: u64, theirs: OwnedFd, flags: i32) -> bool {
         let is_set = flags & libc::SOCK_NONBLOCK == 0 || fcntl_setfl(&theirs, OFlags::NONBLOCK).is_ok();
-        let token = match self.enter(socket) {
-            Ok(token) if is_set => token,
-            Ok(token) => {
-                self.remove(token);
-                self.answer(held, Err(libc::ENFILE));
-                return None;
-            }
-            Err(error) => {
-                self.answer(held, Err(error.raw_os_error().unwrap_or(libc::ENFILE)));
-                return None;
-            }
-        };
+        if !is_set {
+            self.remove(token);
+            self.answer(held, Err(libc::ENFILE));
+            return false;
+        }
         let given = self.notifier.give(held, &theirs, flags & libc::SOCK_CLOEXEC != 0);
         drop(theirs);
-        if let Ok(Given::Heard(number)) = given {
-            self.sockets.get(token).expect("it was entered").seen = (held.tid(), number);
-            self.show(token);
-            return Some(token);
-        }
-        self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
-        None
+        let Ok(Given::Heard(number)) = given else {
+            self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
+            return false;
+        };
+        self.sockets.get(token).expect("it was entered").seen = (held.tid(), number);
+        self.show(token);
+        true
     }
 
     /// The address that a call names, for a socket of a domain.

@@ -14,7 +14,7 @@ use super::send::{self, Sends, send_for};
 use super::socket::Behind;
 use crate::address::WrittenAddress;
 use crate::limits;
-use crate::relay::{Far, Relay};
+use crate::relay::Far;
 use crate::rules::{AskedOfSocket, Verdict, verdict};
 
 /// What sockets of the engine are watched for: news.
@@ -22,7 +22,7 @@ pub(super) const WATCHED: Interest = Interest::IN.with(Interest::OUT).with(Inter
 /// Calls that may wait for one handshake.
 const WAITS_MAX: usize = 16;
 
-impl ServedProgram<'_> {
+impl ServedProgram {
     pub(super) fn connect(&mut self, about: About) {
         let held = about.held;
         let socket = self.sockets.get(about.token).expect("it was found");
@@ -78,9 +78,7 @@ impl ServedProgram<'_> {
         };
         let far = Far::Near(end, place);
         socket.options.apply_to(&far);
-        let is_watched = self.watch(&far, token);
-        let socket = self.sockets.get(token).expect("it was found");
-        socket.behind = Behind::Connection(Box::new(Relay::new(far)));
+        let is_watched = self.connected_by(token, far);
         drop(about.copy);
         if !is_watched {
             self.shown.note(|counts| counts.over_limit(limits::WATCHED));
@@ -172,7 +170,9 @@ impl ServedProgram<'_> {
         let socket = self.sockets.get(token).expect("it was found");
         let result = match verdict(socket.stage(), AskedOfSocket::SendTo) {
             // Those that wait are before it.
-            Verdict::Act if socket.sends.0.is_empty() => send_for(self.notifier, &held, &about.copy, &mut self.scratch),
+            Verdict::Act if socket.sends.0.is_empty() => {
+                send_for(&self.notifier, &held, &about.copy, &mut self.scratch)
+            }
             Verdict::Act | Verdict::Wait => Err(libc::EAGAIN),
             Verdict::Refuse(error) => Err(error),
             Verdict::Done | Verdict::HandOver => unreachable!("no row of the table says so"),
@@ -213,9 +213,10 @@ impl ServedProgram<'_> {
                 left.push(held);
                 continue;
             }
-            let copy = send::copy_of(self.notifier, &held, of);
+            let copy = send::copy_of(&self.notifier, &held, of);
             // Another thread of the program has closed the number.
-            let result = copy.map_or(Err(libc::EBADF), |copy| send_for(self.notifier, &held, &copy, &mut self.scratch));
+            let result =
+                copy.map_or(Err(libc::EBADF), |copy| send_for(&self.notifier, &held, &copy, &mut self.scratch));
             match result {
                 Err(libc::EAGAIN) => left.push(held),
                 result => self.answer_of(token, held, result),
@@ -239,11 +240,16 @@ impl ServedProgram<'_> {
         };
         let Some(error) = error else {
             self.shown.note(|counts| counts.connected += 1);
-            socket.behind = Behind::Connection(Box::new(Relay::new(Far::Wire(stream))));
             // From here on the program's end is writable.
             Self::drain(&socket.own, filled, &mut self.scratch);
+            let _ = self.context.delete(&stream);
+            let is_watched = self.connected_by(token, Far::Wire(stream));
             waits.into_iter().for_each(|held| self.answer_of(token, held, Ok(0)));
             self.show(token);
+            if !is_watched {
+                self.shown.note(|counts| counts.over_limit(limits::WATCHED));
+                return self.fail(token, libc::ENOBUFS);
+            }
             return self.pump(token);
         };
         let error = error.raw_os_error().unwrap_or(libc::ECONNREFUSED);

@@ -25,7 +25,7 @@ use crate::rules::reach::Whose;
 /// What a twin is watched for.
 const TWIN_WATCHED: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
-impl DatagramCalls<'_, '_> {
+impl DatagramCalls<'_> {
     /// `socket`, as the library asks for it.
     pub(super) fn make(&mut self, held: HeldSocketCall) {
         let (domain, kind) = (held.int(3), held.int(4));
@@ -121,12 +121,12 @@ impl DatagramCalls<'_, '_> {
     fn place(&mut self, token: u64, address: SocketAddr, held: &HeldSocketCall) -> Result<(), i32> {
         let make = ProgramSocket::for_datagrams;
         let (socket, twin) = self.0.with_twin((token, address, held.tid()), make, UdpSocket::local_addr)?;
-        if self.0.context.add(&socket, WATCHED, token).is_err() {
+        if self.0.carrier.context.add(&socket, WATCHED, token).is_err() {
             self.0.shown.note(|counts| counts.over_limit(limits::WATCHED));
             return Err(libc::ENOBUFS);
         }
         let is_watched = |twin: &rustix::fd::OwnedFd| {
-            epoll::add(&self.0.epoll, twin, EventData::new_u64(token | OF_TWIN), TWIN_WATCHED).is_ok()
+            epoll::add(&self.0.carrier.epoll, twin, EventData::new_u64(token | OF_TWIN), TWIN_WATCHED).is_ok()
         };
         let twin = twin.filter(is_watched);
         let of = self.0.sockets.get(token).ok_or(libc::EBADF)?;
@@ -200,17 +200,17 @@ impl DatagramCalls<'_, '_> {
 
     /// Puts the kernel's socket in the place of this one.
     fn give_back(&mut self, about: About, why: &'static str) {
-        let ServedProgram { sockets, epoll, .. } = &mut *self.0;
+        let ServedProgram { sockets, carrier, .. } = &mut *self.0;
         if let Some(twin) = sockets.get(about.token).and_then(|socket| socket.twin()) {
             // The program has it from here on.
-            let _ = epoll::delete(epoll, twin);
+            let _ = epoll::delete(&carrier.epoll, twin);
         }
         let token = about.token;
         self.0.hand_over(about, why);
         // The call may not wait any more: then all is as it was.
-        let ServedProgram { sockets, epoll, .. } = &mut *self.0;
+        let ServedProgram { sockets, carrier, .. } = &mut *self.0;
         if let Some(twin) = sockets.get(token).and_then(|socket| socket.twin()) {
-            let _ = epoll::add(epoll, twin, EventData::new_u64(token | OF_TWIN), TWIN_WATCHED);
+            let _ = epoll::add(&carrier.epoll, twin, EventData::new_u64(token | OF_TWIN), TWIN_WATCHED);
         }
     }
 

@@ -1,8 +1,9 @@
-//! The thread that serves one program: its held calls, its pairs and its connections. It shares nothing with the threads of other programs but the
-//! engine, so that one that stalls this thread, by memory that takes long to read, stalls itself.
+//! The thread that serves one program: its held calls, its listeners and its handshakes. It shares nothing with the threads of other programs but the
+//! engine and the carrier of their bytes, which waits for none of them: a program that stalls this thread, by memory that takes long to read, stalls itself.
 
 mod accept;
 mod calls;
+mod carrier;
 mod connect;
 mod datagrams;
 mod rights;
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use napier_linux::Netns;
@@ -27,15 +28,16 @@ use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::EventContext;
 use napier_runtime::socket::{NetNs, SocketOption};
-use rustix::event::epoll;
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::limits::SOCKETS_MAX;
 use crate::near::{Near, NearBell};
 use crate::near_datagrams::NearDatagrams;
-use crate::relay::{CHUNK_BYTES, Far, Room};
+use crate::relay::{CHUNK_BYTES, Far, Relay, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
+pub(crate) use carrier::Carrier;
 use rings::ProgramRings;
 use socket::{Backlogged, Behind, LastErrors, ProgramSocket, Sockets};
 use timed::Timed;
@@ -45,8 +47,10 @@ pub(crate) struct Offer {
     pub(crate) engine: Engine,
     pub(crate) netns: NetNs,
     pub(crate) reach: Reach,
-    /// Of each program's context.
+    /// Of the contexts of carriers.
     pub(crate) mode: Option<Mode>,
+    /// Each program has one.
+    pub(crate) carriers: Vec<Arc<Carrier>>,
     /// Programs of several users may have it, who share no port.
     pub(crate) for_all_users: bool,
     /// What this kernel asks of programs.
@@ -58,12 +62,16 @@ pub(crate) struct Offer {
 }
 
 /// Where a program is served.
-struct ServedProgram<'n> {
+struct ServedProgram {
     offer: Arc<Offer>,
     name: String,
-    notifier: &'n mut Notifier,
-    epoll: OwnedFd,
+    notifier: Notifier,
+    /// What its own thread waits for: its calls, and what of its sockets is not carried.
+    epoll: Arc<OwnedFd>,
     context: EventContext,
+    carrier: Arc<Carrier>,
+    /// Its own thread has something to do when it is rung.
+    to_thread: Arc<OwnedFd>,
     sockets: Sockets,
     errors: LastErrors,
     /// Connections with more to do.
@@ -78,44 +86,81 @@ struct ServedProgram<'n> {
     /// Connections that wait at all listeners.
     waiting: usize,
     timed: Timed,
-    rings: ProgramRings,
+    /// Its carrier looks at them, too.
+    rings: Arc<Mutex<ProgramRings>>,
     /// By which other programs of the engine tell of connections.
     bell: Arc<NearBell>,
-    /// The connections whose rings had news, for its room.
-    news: Vec<u64>,
     shown: Arc<ShownProgram>,
     /// No process of the program is left; what it has written is still sent.
     is_over: bool,
 }
 
 /// What a program's thread does for its sockets for datagrams.
-struct DatagramCalls<'s, 'n>(&'s mut ServedProgram<'n>);
+struct DatagramCalls<'s>(&'s mut ServedProgram);
 
 /// Serves a program until nothing of it runs any more, or `stop` can be read; in the network namespace `place`, if it is another than the engine's. What it still calls is for [`Goodbye::let_all_go_on`].
 pub(crate) fn serve(
     offer: &Arc<Offer>,
     name: &str,
-    mut notifier: Notifier,
+    notifier: Notifier,
     place: Option<&Netns>,
     shown: &Arc<ShownProgram>,
     stop: &OwnedFd,
 ) -> Goodbye {
     let _counted = offer.engine.count_thread("door", None);
-    let served = catch_unwind(AssertUnwindSafe(|| -> io::Result<()> {
-        if let Some(place) = place {
-            // What the program gets of the kernel's is of its own namespace from here on.
-            place.enter().map_err(io::Error::other)?;
-        }
-        let mut served = ServedProgram::new(offer, name, &mut notifier, shown, stop)?;
-        served.run()
-    }));
+    // What the program gets of the kernel's is of its own namespace from here on.
+    let entered = place.map_or(Ok(()), |place| place.enter().map_err(io::Error::other));
+    let (mut notifier, is_served) = match entered.and_then(|()| Waits::new(offer, &notifier, stop)) {
+        Ok(waits) => serve_by(offer, (name, shown), notifier, &waits),
+        Err(_) => (notifier, false),
+    };
     notifier.let_kept_go_on();
     let mut left = Goodbye(notifier);
-    if !matches!(served, Ok(Ok(()))) {
+    if !is_served {
         // It counts as a program until the door closes.
         left.until(Some(stop));
     }
     left
+}
+
+/// The same by a carrier; and whether it was served to its end.
+fn serve_by(
+    offer: &Arc<Offer>,
+    (name, shown): (&str, &Arc<ShownProgram>),
+    notifier: Notifier,
+    waits: &Waits,
+) -> (Notifier, bool) {
+    let carrier = offer.carriers.iter().min_by_key(|carrier| carrier.load()).expect("there is one");
+    let make = |number| ServedProgram::new(offer, (name, shown), notifier, (carrier, waits), number);
+    let carried = carrier.take(&waits.to_thread, make);
+    let served = catch_unwind(AssertUnwindSafe(|| turn::run(&carried, waits)));
+    (carrier.end(carried), matches!(served, Ok(Ok(()))))
+}
+
+/// What the thread of a program waits for.
+struct Waits {
+    epoll: Arc<OwnedFd>,
+    context: EventContext,
+    /// By which other programs of the engine tell of connections.
+    bell: Arc<NearBell>,
+    /// By which the carrier tells of what it leaves to it.
+    to_thread: Arc<OwnedFd>,
+}
+
+impl Waits {
+    fn new(offer: &Offer, calls: &Notifier, stop: &OwnedFd) -> io::Result<Self> {
+        let context = EventContext::with_members_max(&offer.engine, SOCKETS_MAX as u32 * 2);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN);
+        watch(calls.as_fd(), turn::CALLS)?;
+        watch(context.descriptor()?, turn::CONTEXT)?;
+        watch(stop.as_fd(), turn::STOP)?;
+        let bell = NearBell::new()?;
+        watch(bell.as_fd(), turn::BELL)?;
+        let to_thread = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        watch(to_thread.as_fd(), turn::LEFT)?;
+        Ok(Self { epoll: Arc::new(epoll), context, bell: Arc::new(bell), to_thread: Arc::new(to_thread) })
+    }
 }
 
 /// A program that is not served any more, and may live on.
@@ -152,32 +197,23 @@ impl Goodbye {
     }
 }
 
-impl<'n> ServedProgram<'n> {
+impl ServedProgram {
     fn new(
         offer: &Arc<Offer>,
-        name: &str,
-        notifier: &'n mut Notifier,
-        shown: &Arc<ShownProgram>,
-        stop: &OwnedFd,
-    ) -> io::Result<Self> {
-        let context = EventContext::with_members_max(&offer.engine, SOCKETS_MAX as u32 * 2);
-        if let Some(mode) = offer.mode {
-            context.set_mode(mode).map_err(io::Error::other)?;
-        }
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let watch = |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN);
-        watch(notifier.as_fd(), turn::CALLS)?;
-        watch(context.descriptor()?, turn::CONTEXT)?;
-        watch(stop.as_fd(), turn::STOP)?;
-        let bell = Arc::new(NearBell::new()?);
-        watch(bell.as_fd(), turn::BELL)?;
-        Ok(Self {
+        (name, shown): (&str, &Arc<ShownProgram>),
+        notifier: Notifier,
+        (carrier, waits): (&Arc<Carrier>, &Waits),
+        number: u16,
+    ) -> Self {
+        Self {
             offer: offer.clone(),
             name: name.to_owned(),
             notifier,
-            epoll,
-            context,
-            sockets: Sockets::default(),
+            epoll: waits.epoll.clone(),
+            context: waits.context.clone(),
+            carrier: carrier.clone(),
+            to_thread: waits.to_thread.clone(),
+            sockets: Sockets::of_program(number),
             errors: LastErrors::default(),
             again: VecDeque::new(),
             scratch: Box::new([0; CHUNK_BYTES]),
@@ -186,42 +222,57 @@ impl<'n> ServedProgram<'n> {
             room: Room::default(),
             waiting: 0,
             timed: Timed::default(),
-            rings: ProgramRings::default(),
-            bell,
-            news: Vec::new(),
+            rings: Arc::default(),
+            bell: waits.bell.clone(),
             shown: shown.clone(),
             is_over: false,
-        })
+        }
     }
 
     /// Takes note of a socket, and watches the engine's end of its pair.
     fn enter(&mut self, socket: ProgramSocket) -> io::Result<u64> {
         let token = self.sockets.insert(socket);
-        let socket = self.sockets.get(token).expect("it was entered");
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        let watched = epoll::add(&self.epoll, &socket.own, epoll::EventData::new_u64(token), flags);
-        if let Err(error) = watched {
-            self.sockets.remove(token);
-            return Err(error.into());
-        }
+        self.watch(token).inspect_err(|_| drop(self.sockets.remove(token)))?;
         Ok(token)
     }
 
-    /// Watches what a connection's bytes are for; whether there was room for that.
-    fn watch(&self, far: &Far, token: u64) -> bool {
-        match far {
-            Far::Wire(stream) => self.context.add(stream, connect::WATCHED, token).is_ok(),
+    /// Watches the engine's end of a pair.
+    fn watch(&mut self, token: u64) -> io::Result<()> {
+        let Self { sockets, epoll, carrier, .. } = self;
+        let socket = sockets.get(token).expect("it was entered");
+        let by = if socket.is_carried() { &carrier.epoll } else { &**epoll };
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        Ok(epoll::add(by, &socket.own, epoll::EventData::new_u64(token), flags)?)
+    }
+
+    /// Lets a socket that this thread has watched be a connection, whose bytes are carried; whether there was room for that.
+    fn connected_by(&mut self, token: u64, far: Far) -> bool {
+        let Some(socket) = self.sockets.get(token) else { return true };
+        let _ = epoll::delete(&*self.epoll, &socket.own);
+        self.carry(token, far)
+    }
+
+    /// The same with one that nobody watches yet.
+    fn carry(&mut self, token: u64, far: Far) -> bool {
+        let is_watched = match &far {
+            Far::Wire(stream) => self.carrier.context.add(stream, connect::WATCHED, token).is_ok(),
             Far::Near(end, _) => {
                 let flags = epoll::EventFlags::from_bits_retain(connect::WATCHED.bits());
-                epoll::add(&self.epoll, end, epoll::EventData::new_u64(token | turn::OF_NEAR), flags).is_ok()
+                epoll::add(&self.carrier.epoll, end, epoll::EventData::new_u64(token | turn::OF_NEAR), flags).is_ok()
             }
-        }
+        };
+        let Some(socket) = self.sockets.get(token) else { return true };
+        socket.behind = Behind::Connection(Box::new(Relay::new(far)));
+        is_watched && self.watch(token).is_ok()
     }
 
     /// The program has closed its socket, or it is no socket of the engine's any more.
     fn remove(&mut self, token: u64) {
         self.shown.remove(token);
         let Some(socket) = self.sockets.remove(token) else { return };
+        if self.is_over && self.sockets.is_empty() {
+            carrier::ring(&self.to_thread);
+        }
         for held in socket.sends.0 {
             self.answer(held, Err(libc::EPIPE));
         }
@@ -283,7 +334,7 @@ impl<'n> ServedProgram<'n> {
 
     /// Those of some calls that still wait; the others have ended, and their places are free.
     fn still_waiting<C: FromIterator<HeldSocketCall>>(&mut self, calls: impl IntoIterator<Item = HeldSocketCall>) -> C {
-        let notifier = &mut *self.notifier;
+        let notifier = &mut self.notifier;
         let waits = |held: &HeldSocketCall| {
             let is_waiting = notifier.is_waiting(held);
             if !is_waiting {

@@ -19,13 +19,13 @@ fn judge(notifier: &Notifier, held: &HeldSocketCall, need: Option<Need>) -> Resu
 }
 
 /// Whether the thread may bind to a port.
-pub(super) fn may_bind(served: &ServedProgram<'_>, held: &HeldSocketCall, port: u16) -> Result<(), i32> {
-    judge(served.notifier, held, of_port(Notifier::unprivileged_ports(), port))
+pub(super) fn may_bind(served: &ServedProgram, held: &HeldSocketCall, port: u16) -> Result<(), i32> {
+    judge(&served.notifier, held, of_port(Notifier::unprivileged_ports(), port))
 }
 
 /// Whether the thread may set an option to a value, which is this now.
 pub(super) fn may_set(
-    served: &ServedProgram<'_>,
+    served: &ServedProgram,
     held: &HeldSocketCall,
     option: (i32, i32),
     before: i32,
@@ -33,5 +33,5 @@ pub(super) fn may_set(
 ) -> Result<(), i32> {
     // A shorter one is no value at all, and refused for that.
     let Some(value) = value.first_chunk() else { return Ok(()) };
-    judge(served.notifier, held, of_option(served.offer.kernel, option, before, i32::from_ne_bytes(*value)))
+    judge(&served.notifier, held, of_option(served.offer.kernel, option, before, i32::from_ne_bytes(*value)))
 }

@@ -12,7 +12,7 @@ use napier_ring::{Outboxes, SharedOutbox};
 use super::socket::{Behind, Sockets};
 use crate::limits::RINGS_MAX;
 
-/// How long the thread looks at rings before it sleeps, after something happened: a program that answers meanwhile makes no system call.
+/// How long a carrier looks at rings before it sleeps, after something happened: a program that answers meanwhile makes no system call.
 const AWAKE: Duration = Duration::from_micros(30);
 /// After so many times that nothing came meanwhile, it sleeps at once so often.
 const VAIN_MAX: u32 = 16;
@@ -31,8 +31,13 @@ struct OfProcess {
 pub(super) struct ProgramRings {
     all: Vec<OfProcess>,
     next: u32,
+}
+
+/// How long a carrier looks at the rings of its programs.
+#[derive(Default)]
+pub(super) struct Awake {
     /// Until when it does not sleep.
-    awake: Option<Instant>,
+    until: Option<Instant>,
     /// Times that it was awake and nothing came; beyond [`VAIN_MAX`], those that it slept at once.
     vain: u32,
 }
@@ -49,6 +54,8 @@ impl ProgramRings {
         }
         let (file, mapping) = napier_sys::mmap::shared_memory_by_need(Outboxes::BYTES)?;
         let memory = Arc::new(Outboxes::new(mapping, self.next));
+        // Until the carrier looks at it. There is no news.
+        let _ = memory.may_sleep();
         self.next = self.next.wrapping_add(1);
         self.all.push(OfProcess { process, memory, tokens: vec![None; OUTBOXES] });
         Ok(file)
@@ -80,7 +87,7 @@ impl ProgramRings {
         Ok(())
     }
 
-    /// Says that the thread is about to sleep; false: a ring has news.
+    /// Says that the carrier is about to sleep; false: a ring has news.
     pub(super) fn may_sleep(&self) -> bool {
         self.all.iter().all(|one| one.memory.may_sleep())
     }
@@ -88,24 +95,6 @@ impl ProgramRings {
     /// It is awake.
     pub(super) fn are_awake(&self) {
         self.all.iter().for_each(|one| one.memory.is_awake());
-    }
-
-    /// Whether it looks once more before it sleeps. Since it was asked last, something has happened, or rings had news.
-    pub(super) fn look_again(&mut self, now: Instant, has_happened: bool, had_news: bool) -> bool {
-        if self.all.is_empty() {
-            return false;
-        }
-        if had_news && self.vain < VAIN_MAX {
-            self.vain = 0;
-        }
-        if has_happened || had_news {
-            self.awake = now.checked_add(AWAKE);
-        }
-        let looks = self.vain < VAIN_MAX && self.awake.is_some_and(|until| now < until);
-        if !looks && self.awake.take().is_some() {
-            self.vain = if self.vain >= VAIN_MAX + REST { 0 } else { self.vain + 1 };
-        }
-        looks
     }
 
     /// The connections whose rings have news.
@@ -116,30 +105,44 @@ impl ProgramRings {
     }
 }
 
+impl Awake {
+    /// Whether it looks once more before it sleeps. Since it was asked last, something has happened, or rings had news.
+    pub(super) fn looks_again(&mut self, now: Instant, has_happened: bool, had_news: bool) -> bool {
+        if had_news && self.vain < VAIN_MAX {
+            self.vain = 0;
+        }
+        if has_happened || had_news {
+            self.until = now.checked_add(AWAKE);
+        }
+        let looks = self.vain < VAIN_MAX && self.until.is_some_and(|until| now < until);
+        if !looks && self.until.take().is_some() {
+            self.vain = if self.vain >= VAIN_MAX + REST { 0 } else { self.vain + 1 };
+        }
+        looks
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn it_looks_as_long_as_that_pays() {
-        let begun = Instant::now();
-        let mut rings = ProgramRings::default();
-        assert!(!rings.look_again(begun, true, true), "there are none");
-        drop(rings.make(std::process::id()).expect("memory"));
         // Each time something happens, and nothing comes to a ring while it looks.
-        let mut now = begun;
-        let mut round = |rings: &mut ProgramRings, had_news: bool| {
+        let mut now = Instant::now();
+        let mut round = |awake: &mut Awake, had_news: bool| {
             now += AWAKE * 3;
-            let looked = rings.look_again(now, true, had_news);
+            let looked = awake.looks_again(now, true, had_news);
             now += AWAKE * 2;
-            assert!(!rings.look_again(now, false, false), "it has looked long enough");
+            assert!(!awake.looks_again(now, false, false), "it has looked long enough");
             looked
         };
-        let looks: Vec<bool> = (0..600).map(|_| round(&mut rings, false)).collect();
+        let mut awake = Awake::default();
+        let looks: Vec<bool> = (0..600).map(|_| round(&mut awake, false)).collect();
         let turns: Vec<usize> = looks.chunk_by(|one, next| one == next).map(<[bool]>::len).collect();
         assert_eq!((looks[0], turns[0], turns[1]), (true, VAIN_MAX as usize, REST as usize + 1), "{turns:?}");
-        let mut rings = ProgramRings { vain: 0, awake: None, ..rings };
-        assert!((0..60).all(|_| round(&mut rings, true)), "it pays");
+        let mut awake = Awake::default();
+        assert!((0..60).all(|_| round(&mut awake, true)), "it pays");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::socket::Behind;
 use super::{DatagramCalls, ServedProgram};
 use crate::address;
 use crate::limits;
-use crate::near::NearEnd;
+use crate::near::{NearEnd, locked};
 use crate::relay::Far;
 use crate::rules::options::{KeptOptions, OptionRule, is_of_pair, name_of, rule};
 use crate::rules::{AskedOfSocket, Stage, Verdict, verdict};
@@ -103,7 +103,7 @@ impl KeptOptions {
     }
 }
 
-impl ServedProgram<'_> {
+impl ServedProgram {
     pub(super) fn name(&mut self, about: &About) {
         let socket = self.sockets.get(about.token).expect("it was found");
         let is_v6 = socket.is_v6;
@@ -279,9 +279,11 @@ impl ServedProgram<'_> {
         if !self.notifier.is_waiting(&held) {
             return;
         }
-        let made = process.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|process| self.rings.make(process));
+        let made =
+            process.ok_or_else(|| io::ErrorKind::NotFound.into()).and_then(|process| locked(&self.rings).make(process));
         match made {
             Ok(file) => {
+                self.carrier.look_at(self.sockets.program(), &self.rings);
                 let given = self.notifier.give(held, &file, true);
                 self.shown.note(|counts| counts.unheard += u64::from(matches!(given, Ok(Given::Gone))));
             }
@@ -294,7 +296,7 @@ impl ServedProgram<'_> {
 
     fn give_ring(&mut self, about: About) {
         let (held, token) = (about.held, about.token);
-        let given = self.rings.give((held.argument(3), held.argument(4)), token, &mut self.sockets);
+        let given = locked(&self.rings).give((held.argument(3), held.argument(4)), token, &mut self.sockets);
         if given.is_ok() {
             self.shown.note(|counts| counts.fast += 1);
         }

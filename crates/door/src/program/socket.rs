@@ -10,6 +10,8 @@ use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
+use super::turn::OF_NEAR;
+use super::twin::OF_TWIN;
 use crate::datagrams::Datagrams;
 use crate::limits::SOCKETS_MAX;
 use crate::near::{NearEnd, NearListener};
@@ -87,6 +89,11 @@ impl ProgramSocket {
     pub(super) fn new(own: OwnedFd, inode: Inode, is_v6: bool, options: KeptOptions, tid: u32) -> Self {
         let (behind, sends) = (Behind::Nothing, Sends::default());
         Self { own, inode, is_v6, options, behind, seen: (tid, -1), unheard: None, sends }
+    }
+
+    /// Whether what it has is for its carrier: bytes.
+    pub(super) const fn is_carried(&self) -> bool {
+        matches!(self.behind, Behind::Connection(_) | Behind::Datagrams(_))
     }
 
     pub(super) const fn stage(&self) -> Stage {
@@ -226,15 +233,37 @@ pub(super) fn inode(file: impl AsFd) -> io::Result<Inode> {
     Ok((found.st_dev, found.st_ino))
 }
 
+/// A token has the generation in its upper half, and below two marks ([`OF_TWIN`], [`OF_NEAR`]) the program's number at its carrier and the place.
+const PLACE_BITS: u32 = 14;
+const PLACE: u64 = (1 << PLACE_BITS) - 1;
+const _: () = assert!(SOCKETS_MAX <= 1 << PLACE_BITS, "each has a place");
+const _: () = assert!((u16::MAX as u64) << PLACE_BITS < OF_NEAR && OF_NEAR < OF_TWIN && OF_TWIN < 1 << 32);
+
+/// The program that a token is of, by its number at its carrier.
+pub(super) const fn number_in(token: u64) -> u16 {
+    (token >> PLACE_BITS) as u16
+}
+
 /// The sockets by token: place and generation, so that an event of one that is gone reaches no other.
 #[derive(Default)]
 pub(super) struct Sockets {
+    /// Of the program, at its carrier.
+    number: u16,
     places: Vec<(u32, Option<ProgramSocket>)>,
     free: Vec<u32>,
     by_inode: HashMap<Inode, u64>,
 }
 
 impl Sockets {
+    pub(super) fn of_program(number: u16) -> Self {
+        Self { number, ..Self::default() }
+    }
+
+    /// The program's number at its carrier.
+    pub(super) const fn program(&self) -> u16 {
+        self.number
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.by_inode.len() >= SOCKETS_MAX
     }
@@ -251,13 +280,13 @@ impl Sockets {
         });
         let place = &mut self.places[at as usize];
         place.1 = Some(socket);
-        let token = u64::from(place.0) << 32 | u64::from(at);
+        let token = u64::from(place.0) << 32 | u64::from(self.number) << PLACE_BITS | u64::from(at);
         self.by_inode.insert(inode, token);
         token
     }
 
     pub(super) fn get(&mut self, token: u64) -> Option<&mut ProgramSocket> {
-        let place = self.places.get_mut(token as u32 as usize)?;
+        let place = self.places.get_mut((token & PLACE) as usize)?;
         if u64::from(place.0) == token >> 32 { place.1.as_mut() } else { None }
     }
 
@@ -266,13 +295,13 @@ impl Sockets {
     }
 
     pub(super) fn remove(&mut self, token: u64) -> Option<ProgramSocket> {
-        let at = token as u32;
+        let at = (token & PLACE) as u32;
         let place = self.places.get_mut(at as usize)?;
         if u64::from(place.0) != token >> 32 {
             return None;
         }
         let socket = place.1.take()?;
-        // A generation short of the tokens of `turn`, which are no socket's.
+        // A generation short of the tokens of `turn` and `carrier`, which are no socket's.
         place.0 = (place.0 + 1) % (u32::MAX >> 1);
         self.free.push(at);
         self.by_inode.remove(&socket.inode);
@@ -302,7 +331,7 @@ impl Sockets {
 
     fn tokens(&self, is_one: impl Fn(&ProgramSocket) -> bool) -> Vec<u64> {
         let all = self.by_inode.values().copied();
-        let socket = |token: &u64| self.places[*token as u32 as usize].1.as_ref();
+        let socket = |token: &u64| self.places[(*token & PLACE) as usize].1.as_ref();
         all.filter(|token| socket(token).is_some_and(&is_one)).collect()
     }
 }
@@ -347,13 +376,17 @@ mod tests {
 
     #[test]
     fn a_token_of_one_that_is_gone_names_no_other() {
-        let mut sockets = Sockets::default();
+        let mut sockets = Sockets::of_program(u16::MAX);
         let first = sockets.insert(socket());
         let inode = sockets.get(first).expect("there").inode;
         assert_eq!(sockets.of_inode(inode), Some(first));
+        assert_eq!(
+            (number_in(first), number_in(first | OF_TWIN), number_in(first | OF_NEAR)),
+            (u16::MAX, u16::MAX, u16::MAX)
+        );
         assert!(sockets.remove(first).is_some() && sockets.remove(first).is_none());
         let second = sockets.insert(socket());
-        assert_eq!(second as u32, first as u32, "the place is used again");
+        assert_eq!(second & PLACE, first & PLACE, "the place is used again");
         assert!(sockets.get(first).is_none() && sockets.get(second).is_some());
         assert_eq!(sockets.of_inode(inode), None);
     }

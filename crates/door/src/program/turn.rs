@@ -1,4 +1,4 @@
-//! Turns of a program's thread: events of its calls, of the pairs and of the connections.
+//! Turns of a program's own thread: events of its calls, and of the sockets that are not carried; and what both threads do at an event.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,10 +9,12 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use super::carrier::{CarriedProgram, Found};
 use super::socket::{Behind, inode};
 use super::twin::OF_TWIN;
-use super::{DatagramCalls, ServedProgram};
+use super::{DatagramCalls, ServedProgram, Waits};
 use crate::limits;
+use crate::near::locked;
 use crate::relay::{CHUNK_BYTES, Flow, Relay};
 use crate::view::ShownProgram;
 
@@ -21,6 +23,7 @@ pub(super) const CALLS: u64 = u64::MAX;
 pub(super) const CONTEXT: u64 = u64::MAX - 1;
 pub(super) const STOP: u64 = u64::MAX - 2;
 pub(super) const BELL: u64 = u64::MAX - 3;
+pub(super) const LEFT: u64 = u64::MAX - 4;
 /// Beside a socket's token, as `OF_TWIN`: an event is of what it has of a connection to another program on the engine.
 pub(super) const OF_NEAR: u64 = 1 << 30;
 
@@ -41,94 +44,89 @@ pub(super) fn note_left(shown: &ShownProgram, relay: &mut Relay) -> bool {
     why.is_some()
 }
 
-impl ServedProgram<'_> {
-    /// Until no process of the program is left and what it wrote is sent, or the door closes.
-    pub(super) fn run(&mut self) -> io::Result<()> {
-        let mut events = [Event::default(); EVENTS_MAX];
-        let mut ready = Vec::with_capacity(EVENTS_MAX);
-        let (mut has_happened, mut had_news) = (false, false);
-        loop {
-            let looks = self.rings.look_again(Instant::now(), has_happened, had_news) || !self.again.is_empty();
-            let found = match self.context.wait(&mut events, if looks { Timeout::Now } else { Timeout::Outside }) {
-                Ok(found) => found,
-                Err(WaitError::Stopped) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Err(WaitError::NoRoom) => unreachable!("there is room"),
-            };
-            for event in &events[..found] {
-                self.net_event(event.data, event.events);
-            }
-            // Before it sleeps the rings are looked at once more; programs call it from then on.
-            let until = self.until(found > 0 || looks || !self.again.is_empty() || !self.rings.may_sleep());
-            ready.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), until.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.rings.are_awake();
-            let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
-            has_happened = found > 0 || !batch.is_empty();
-            for event in &batch {
-                let (flags, token) = (event.flags, event.data.u64());
-                match token {
-                    CONTEXT => {}
-                    STOP => return Ok(()),
-                    BELL => {
-                        for token in self.bell.heard() {
-                            self.take_connections(token);
-                            DatagramCalls(self).pump(token);
-                        }
+/// Until no process of the program is left and what it wrote is sent, or the door closes.
+pub(super) fn run(carried: &CarriedProgram, waits: &Waits) -> io::Result<()> {
+    let mut events = [Event::default(); EVENTS_MAX];
+    let mut ready = Vec::with_capacity(EVENTS_MAX);
+    let mut has_more = false;
+    loop {
+        let timeout = if has_more { Timeout::Now } else { Timeout::Outside };
+        let found = match waits.context.wait(&mut events, timeout) {
+            Ok(found) => found,
+            Err(WaitError::Stopped) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(WaitError::NoRoom) => unreachable!("there is room"),
+        };
+        let until = {
+            let mut program = carried.lock()?;
+            events[..found].iter().for_each(|event| program.net_event(event.data, event.events));
+            program.until(found > 0 || has_more)
+        };
+        ready.clear();
+        match epoll::wait(&waits.epoll, rustix::buffer::spare_capacity(&mut ready), until.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut program = carried.lock()?;
+        for event in ready.iter().filter(|event| event.data.u64() != CONTEXT) {
+            match event.data.u64() {
+                STOP => return Ok(()),
+                BELL => {
+                    for token in program.bell.heard() {
+                        program.take_connections(token);
+                        DatagramCalls(&mut program).pump(token);
                     }
-                    CALLS => {
-                        if !self.take_calls()? {
-                            self.is_over = true;
-                            // It would be ready for ever.
-                            epoll::delete(&self.epoll, &*self.notifier)?;
-                            // No process is left that could make a call on them, whoever has their other ends.
-                            for token in self.sockets.unconnected() {
-                                DatagramCalls(self).drain(token);
-                                self.remove(token);
-                            }
-                        }
-                    }
-                    token => self.pair_event(token, flags),
                 }
+                LEFT => carried.take_left().into_iter().for_each(|(token, found)| program.found(token, found)),
+                CALLS => program.calls_event()?,
+                token => program.pair_event(token, event.flags),
             }
-            // Its room is used again.
-            ready = batch;
-            had_news = self.take_rings();
-            for _ in 0..self.again.len() {
-                let token = self.again.pop_front().expect("it was counted");
-                self.pump(token);
-                DatagramCalls(self).pump(token);
-            }
-            self.end_waits();
-            if self.is_over {
-                self.reset_stuck();
-            }
-            if self.is_over && self.sockets.is_empty() {
-                return Ok(());
-            }
+        }
+        has_more = program.go_on();
+        if program.is_over && program.sockets.is_empty() {
+            return Ok(());
         }
     }
+}
 
-    /// Goes on with the connections whose rings have news; whether there were any.
-    pub(super) fn take_rings(&mut self) -> bool {
-        let mut tokens = std::mem::take(&mut self.news);
-        tokens.clear();
-        self.rings.take_news(&mut tokens);
-        for token in &tokens {
-            self.pump(*token);
-            let Some(Behind::Connection(relay)) = self.sockets.get(*token).map(|socket| &mut socket.behind) else {
-                continue;
-            };
-            if note_left(&self.shown, relay) {
-                self.show(*token);
-            }
+impl ServedProgram {
+    /// Calls wait, or no process of the program is left.
+    fn calls_event(&mut self) -> io::Result<()> {
+        if self.take_calls()? {
+            return Ok(());
         }
-        let had_news = !tokens.is_empty();
-        // Its room is used again.
-        self.news = tokens;
-        had_news
+        self.is_over = true;
+        // It would be ready for ever.
+        epoll::delete(&*self.epoll, &self.notifier)?;
+        // No process is left that could make a call on them, whoever has their other ends.
+        for token in self.sockets.unconnected() {
+            DatagramCalls(self).drain(token);
+            self.remove(token);
+        }
+        Ok(())
+    }
+
+    /// Goes on with what has more to do, and ends what has waited too long; whether there is more to do.
+    fn go_on(&mut self) -> bool {
+        let mut news = Vec::new();
+        locked(&self.rings).take_news(&mut news);
+        news.into_iter().for_each(|token| self.found(token, Found::default()));
+        for _ in 0..self.again.len() {
+            let token = self.again.pop_front().expect("it was counted");
+            self.found(token, Found::default());
+        }
+        self.end_waits();
+        if self.is_over {
+            self.reset_stuck();
+        }
+        !self.again.is_empty()
+    }
+
+    /// Shows that a library has left its ring, if it has.
+    pub(super) fn show_left(&mut self, token: u64) {
+        let Some(Behind::Connection(relay)) = self.sockets.get(token).map(|socket| &mut socket.behind) else { return };
+        if note_left(&self.shown, relay) {
+            self.show(token);
+        }
     }
 
     /// Resets the connections whose peers have taken nothing for too long, after the program's end. Each has a time of its own.
@@ -148,7 +146,7 @@ impl ServedProgram<'_> {
     /// Notes how long a call that is kept may wait, if the program has said so.
     pub(super) fn bound(&mut self, token: u64, held: HeldSocketCall, span: Option<Duration>) {
         if let Some(span) = span {
-            let notifier = &*self.notifier;
+            let notifier = &self.notifier;
             self.timed.put((Instant::now(), span), token, held, |held| notifier.is_waiting(held));
         }
     }
@@ -185,7 +183,7 @@ impl ServedProgram<'_> {
     }
 
     /// The connection or the listener of a socket has something.
-    fn net_event(&mut self, token: u64, events: Interest) {
+    pub(super) fn net_event(&mut self, token: u64, events: Interest) {
         let Some(socket) = self.sockets.get(token) else { return };
         match &mut socket.behind {
             Behind::Listener(_) => self.take_connections(token),
@@ -200,7 +198,7 @@ impl ServedProgram<'_> {
     }
 
     /// The engine's end of a pair has something, or a listener of the kernel.
-    fn pair_event(&mut self, token: u64, events: EventFlags) {
+    pub(super) fn pair_event(&mut self, token: u64, events: EventFlags) {
         if token & OF_TWIN != 0 {
             DatagramCalls(self).pump(token & !OF_TWIN);
             return self.take_connections(token & !OF_TWIN);

@@ -1,0 +1,330 @@
+//! The threads that carry bytes: those of connections and datagrams of all programs, so that requests of several of them find one thread awake.
+//! What a program's calls ask for, and whatever may wait for the program, is done by a thread of its own (`turn.rs`).
+//!
+//! ```text
+//! calls, listeners, handshakes --> the program's thread --lock--> ServedProgram <--try_lock-- carrier <-- pairs, connections, datagrams, rings
+//!                                          ^------- what it found while that thread had the lock ------'
+//! ```
+//!
+//! A carrier waits for no lock that is held while memory of a program is read: a program that stalls its own thread stalls itself. Locks are taken in
+//! this order: a program, the carrier's table, rings; the carrier, which has its table first, only tries the program's.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use napier_linux::process::Notifier;
+use napier_runtime::control::mode::Mode;
+use napier_runtime::engine::Engine;
+use napier_runtime::event::{Event, EventContext, Interest, Timeout, WaitError};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::rings::{Awake, ProgramRings};
+use super::socket::number_in;
+use super::turn::OF_NEAR;
+use super::twin::OF_TWIN;
+use super::{DatagramCalls, ServedProgram};
+use crate::limits::SOCKETS_MAX;
+use crate::near::locked;
+use crate::server::PROGRAMS_MAX;
+
+/// Tokens that are no socket's: their generation is beyond all.
+const CONTEXT: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+/// Events that are taken at one time.
+const EVENTS_MAX: usize = 64;
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// A thread that carries bytes, as the threads of programs see it.
+pub(crate) struct Carrier {
+    pub(super) epoll: OwnedFd,
+    pub(super) context: EventContext,
+    table: Mutex<CarrierTable>,
+}
+
+#[derive(Default)]
+struct CarrierTable {
+    programs: HashMap<u16, Arc<CarriedProgram>>,
+    /// Of those that have some.
+    rings: Vec<(u16, Arc<Mutex<ProgramRings>>)>,
+    next: u16,
+}
+
+/// What was found of a socket, until it is done.
+#[derive(Copy, Clone, Default)]
+pub(super) struct Found {
+    pub(super) of_net: Interest,
+    pub(super) of_pair: Option<EventFlags>,
+}
+
+/// A program as its carrier and its own thread have it.
+pub(super) struct CarriedProgram {
+    program: Mutex<ServedProgram>,
+    number: u16,
+    /// What its own thread is to do, by token; no more than the program has sockets.
+    left: Mutex<HashMap<u64, Found>>,
+    /// Readable when that has something.
+    bell: Arc<OwnedFd>,
+}
+
+impl Carrier {
+    /// Starts the thread, which ends when `stop` can be read.
+    pub(crate) fn start(
+        engine: &Engine,
+        mode: Option<Mode>,
+        stop: &Arc<OwnedFd>,
+    ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+        let context = EventContext::with_members_max(engine, (PROGRAMS_MAX * SOCKETS_MAX) as u32);
+        if let Some(mode) = mode {
+            context.set_mode(mode).map_err(io::Error::other)?;
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, context.descriptor()?, EventData::new_u64(CONTEXT), EventFlags::IN)?;
+        epoll::add(&epoll, stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        let carrier = Arc::new(Self { epoll, context, table: Mutex::default() });
+        let (here, engine, stop) = (carrier.clone(), engine.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("napier-carrier".to_owned()).spawn(move || {
+            let _counted = engine.count_thread("door", None);
+            CarrierTurns { carrier: &here, awake: Awake::default(), more: VecDeque::new(), news: Vec::new() }.run();
+            drop(stop);
+        })?;
+        Ok((carrier, thread))
+    }
+
+    /// How many programs it has.
+    pub(crate) fn load(&self) -> usize {
+        locked(&self.table).programs.len()
+    }
+
+    /// Takes a program that is made with a number, and whose own thread hears this bell.
+    pub(super) fn take(&self, bell: &Arc<OwnedFd>, make: impl FnOnce(u16) -> ServedProgram) -> Arc<CarriedProgram> {
+        let mut table = locked(&self.table);
+        while table.programs.contains_key(&table.next) {
+            table.next = table.next.wrapping_add(1);
+        }
+        let number = table.next;
+        // It comes again after all others: events of one that has ended reach no other.
+        table.next = number.wrapping_add(1);
+        let program = Mutex::new(make(number));
+        let carried = Arc::new(CarriedProgram { program, number, left: Mutex::default(), bell: bell.clone() });
+        table.programs.insert(number, carried.clone());
+        carried
+    }
+
+    /// Ends a program: all connections of it. Its calls are to be answered by the caller from here on.
+    pub(super) fn end(&self, carried: Arc<CarriedProgram>) -> Notifier {
+        let mut table = locked(&self.table);
+        drop(table.programs.remove(&carried.number));
+        table.rings.retain(|(number, _)| *number != carried.number);
+        drop(table);
+        let program = Arc::into_inner(carried).expect("the carrier had the only other one");
+        let program = program.program.into_inner();
+        let ServedProgram { notifier, .. } = program.unwrap_or_else(PoisonError::into_inner);
+        notifier
+    }
+
+    /// A program has rings from now on.
+    pub(super) fn look_at(&self, number: u16, rings: &Arc<Mutex<ProgramRings>>) {
+        let mut table = locked(&self.table);
+        if table.programs.contains_key(&number) && table.rings.iter().all(|(other, _)| *other != number) {
+            table.rings.push((number, rings.clone()));
+        }
+    }
+}
+
+impl CarriedProgram {
+    /// For the program's own thread, once the carrier has done what it is at.
+    ///
+    /// # Errors
+    /// One of the two has panicked there.
+    pub(super) fn lock(&self) -> io::Result<MutexGuard<'_, ServedProgram>> {
+        self.program.lock().map_err(|_| io::Error::other("serving it has failed"))
+    }
+
+    pub(super) fn take_left(&self) -> HashMap<u64, Found> {
+        // Before: what is left meanwhile is heard of again.
+        let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
+        std::mem::take(&mut *locked(&self.left))
+    }
+
+    fn leave(&self, token: u64, found: Found) {
+        {
+            let mut left = locked(&self.left);
+            let before = left.entry(token).or_default();
+            before.of_net = before.of_net.with(found.of_net);
+            before.of_pair = before.of_pair.into_iter().chain(found.of_pair).reduce(|one, other| one | other);
+        }
+        ring(&self.bell);
+    }
+
+    /// Does what was found of a socket; whether the program has more to do then.
+    fn find(&self, token: u64, found: Found) -> bool {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            match self.program.try_lock() {
+                Ok(mut program) => {
+                    if !program.may_wait(token) {
+                        program.found(token, found);
+                        return !program.again.is_empty();
+                    }
+                }
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Poisoned(_)) => return false,
+            }
+            self.leave(token, found);
+            false
+        }));
+        // Its own thread sees it.
+        done.unwrap_or_else(|_| {
+            ring(&self.bell);
+            false
+        })
+    }
+
+    /// Goes on with what has more to do, each once; whether the program has more to do then. If its own thread has it, that goes on with it.
+    fn go_on(&self) -> bool {
+        let tokens: Vec<u64> =
+            self.program.try_lock().map(|mut program| program.again.drain(..).collect()).unwrap_or_default();
+        // All of them.
+        tokens.into_iter().fold(false, |more, token| self.find(token, Found::default()) | more)
+    }
+}
+
+/// It has room: each read empties it.
+pub(super) fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}
+
+impl ServedProgram {
+    /// Whether going on with a socket may wait for the program: its memory is read for calls that wait for room.
+    fn may_wait(&mut self, token: u64) -> bool {
+        let token = token & !(OF_TWIN | OF_NEAR);
+        self.sockets.get(token).is_some_and(|socket| !socket.is_carried() || !socket.sends.0.is_empty())
+    }
+
+    /// Goes on with a socket.
+    pub(super) fn found(&mut self, token: u64, found: Found) {
+        if !found.of_net.is_empty() {
+            self.net_event(token, found.of_net);
+        }
+        if let Some(events) = found.of_pair {
+            self.pair_event(token, events);
+        }
+        if found.of_net.is_empty() && found.of_pair.is_none() {
+            self.pump(token);
+            DatagramCalls(self).pump(token);
+            self.show_left(token);
+        }
+    }
+}
+
+/// What the thread has beside that.
+struct CarrierTurns<'c> {
+    carrier: &'c Carrier,
+    awake: Awake,
+    /// Programs with more to do.
+    more: VecDeque<u16>,
+    /// The connections whose rings had news, for its room.
+    news: Vec<u64>,
+}
+
+impl CarrierTurns<'_> {
+    /// Until the door closes, or the engine ends.
+    fn run(&mut self) {
+        let mut events = [Event::default(); EVENTS_MAX];
+        let mut ready = Vec::with_capacity(EVENTS_MAX);
+        let (mut has_happened, mut had_news) = (false, false);
+        loop {
+            let looks = self.looks_again(has_happened, had_news) || !self.more.is_empty();
+            let found =
+                match self.carrier.context.wait(&mut events, if looks { Timeout::Now } else { Timeout::Outside }) {
+                    Ok(found) => found,
+                    Err(WaitError::Stopped) => return,
+                    Err(WaitError::NoRoom) => unreachable!("there is room"),
+                };
+            for event in &events[..found] {
+                self.find(event.data, Found { of_net: event.events, of_pair: None });
+            }
+            // Before it sleeps the rings are looked at once more; programs use their pairs from then on.
+            let sleeps = found == 0 && !looks && self.more.is_empty() && self.may_sleep();
+            let until = if sleeps { None } else { Some(&NOW) };
+            ready.clear();
+            match epoll::wait(&self.carrier.epoll, rustix::buffer::spare_capacity(&mut ready), until) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => panic!("an epoll instance of its own: {error}"),
+            }
+            self.are_awake();
+            has_happened = found > 0 || !ready.is_empty();
+            let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
+            for event in &batch {
+                match event.data.u64() {
+                    CONTEXT => {}
+                    STOP => return,
+                    token => self.find(token, Found { of_net: Interest::default(), of_pair: Some(event.flags) }),
+                }
+            }
+            // Its room is used again.
+            ready = batch;
+            had_news = self.take_news();
+            self.go_on();
+        }
+    }
+
+    fn find(&mut self, token: u64, found: Found) {
+        let table = locked(&self.carrier.table);
+        let number = number_in(token);
+        let has_more = table.programs.get(&number).is_some_and(|program| program.find(token, found));
+        if has_more && !self.more.contains(&number) {
+            self.more.push_back(number);
+        }
+    }
+
+    /// Goes on with the programs that have more to do.
+    fn go_on(&mut self) {
+        for _ in 0..self.more.len() {
+            let number = self.more.pop_front().expect("it was counted");
+            let table = locked(&self.carrier.table);
+            if table.programs.get(&number).is_some_and(|program| program.go_on()) {
+                self.more.push_back(number);
+            }
+        }
+    }
+
+    /// Goes on with the connections whose rings have news; whether there were any.
+    fn take_news(&mut self) -> bool {
+        let mut tokens = std::mem::take(&mut self.news);
+        tokens.clear();
+        self.each_rings(|rings| rings.take_news(&mut tokens));
+        for token in &tokens {
+            self.find(*token, Found::default());
+        }
+        let had_news = !tokens.is_empty();
+        // Its room is used again.
+        self.news = tokens;
+        had_news
+    }
+
+    fn looks_again(&mut self, has_happened: bool, had_news: bool) -> bool {
+        let has_rings = !locked(&self.carrier.table).rings.is_empty();
+        has_rings && self.awake.looks_again(Instant::now(), has_happened, had_news)
+    }
+
+    fn may_sleep(&self) -> bool {
+        let mut may = true;
+        self.each_rings(|rings| may &= rings.may_sleep());
+        may
+    }
+
+    fn are_awake(&self) {
+        self.each_rings(|rings| rings.are_awake());
+    }
+
+    fn each_rings(&self, mut each: impl FnMut(&ProgramRings)) {
+        let table = locked(&self.carrier.table);
+        table.rings.iter().for_each(|(_, rings)| each(&locked(rings)));
+    }
+}
