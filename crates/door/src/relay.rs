@@ -74,11 +74,14 @@ pub(crate) struct Room {
     from_programs: [u64; 2],
     /// A chunk was cut since that was asked for last.
     is_short: bool,
+    /// Chunks that were asked for, since that was asked for last.
+    chunks: u32,
 }
 
 impl Room {
     /// How many bytes may be taken from a side at once: all that is taken may be left over.
     fn chunk(&mut self) -> usize {
+        self.chunks = self.chunks.saturating_add(1);
         let free = BYTES_MAX.saturating_sub(self.used);
         self.is_short |= free < CHUNK_BYTES;
         free.clamp(PIECE_BYTES, CHUNK_BYTES)
@@ -87,6 +90,11 @@ impl Room {
     /// Bytes that came through rings, and by the pairs of connections that have one, since that was asked for last.
     pub(crate) fn take_counted(&mut self) -> [u64; 2] {
         std::mem::take(&mut self.from_programs)
+    }
+
+    /// How many chunks were moved, or looked for, since that was asked for last.
+    pub(crate) fn take_chunks(&mut self) -> u32 {
+        std::mem::take(&mut self.chunks)
     }
 
     /// Whether there was less room than for a whole chunk, told once.

@@ -5,6 +5,7 @@ mod killed;
 mod near;
 mod peer;
 mod rights;
+mod stalled;
 mod stand;
 mod wildcard;
 

@@ -25,7 +25,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::rings::{Awake, ProgramRings};
-use super::socket::number_in;
+use super::socket::{Behind, number_in};
 use super::turn::OF_NEAR;
 use super::twin::OF_TWIN;
 use super::{DatagramCalls, ServedProgram};
@@ -38,6 +38,8 @@ const CONTEXT: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 /// Events that are taken at one time.
 const EVENTS_MAX: usize = 64;
+/// What a program may spend in a turn, but for its last socket: about a millisecond.
+const SHARE_MAX: u32 = 64;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// A thread that carries bytes, as the threads of programs see it.
@@ -90,7 +92,14 @@ impl Carrier {
         let (here, engine, stop) = (carrier.clone(), engine.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("napier-carrier".to_owned()).spawn(move || {
             let _counted = engine.count_thread("door", None);
-            CarrierTurns { carrier: &here, awake: Awake::default(), more: VecDeque::new(), news: Vec::new() }.run();
+            CarrierTurns {
+                carrier: &here,
+                awake: Awake::default(),
+                more: VecDeque::new(),
+                number: 0,
+                news: Vec::new(),
+            }
+            .run();
             drop(stop);
         })?;
         Ok((carrier, thread))
@@ -162,35 +171,79 @@ impl CarriedProgram {
         ring(&self.bell);
     }
 
-    /// Does what was found of a socket; whether the program has more to do then.
-    fn find(&self, token: u64, found: Found) -> bool {
-        let done = catch_unwind(AssertUnwindSafe(|| {
-            match self.program.try_lock() {
-                Ok(mut program) => {
-                    if !program.may_wait(token) {
-                        program.found(token, found);
-                        return !program.again.is_empty();
-                    }
-                }
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Poisoned(_)) => return false,
+    /// Does what was found of a socket, in the carrier's turn of this number; whether the program has more to do then.
+    fn find(&self, token: u64, found: Found, turn: u64) -> bool {
+        let does = |program: &mut ServedProgram| {
+            if program.may_wait(token) {
+                return false;
             }
+            if program.share.is_left_in(turn) {
+                program.found(token, found)
+            } else {
+                program.put_off(token, found)
+            }
+            true
+        };
+        self.try_to(|program| does(program).then(|| !program.again.is_empty())).unwrap_or_else(|| {
             self.leave(token, found);
-            false
-        }));
-        // Its own thread sees it.
-        done.unwrap_or_else(|_| {
-            ring(&self.bell);
             false
         })
     }
 
-    /// Goes on with what has more to do, each once; whether the program has more to do then. If its own thread has it, that goes on with it.
-    fn go_on(&self) -> bool {
-        let tokens: Vec<u64> =
-            self.program.try_lock().map(|mut program| program.again.drain(..).collect()).unwrap_or_default();
-        // All of them.
-        tokens.into_iter().fold(false, |more, token| self.find(token, Found::default()) | more)
+    /// Goes on with what has more to do, each once at most; whether the program has more to do then. If its own thread has it, that goes on with it.
+    fn go_on(&self, turn: u64) -> bool {
+        let goes_on = |program: &mut ServedProgram| {
+            for _ in 0..program.again.len() {
+                if !program.share.is_left_in(turn) {
+                    break;
+                }
+                let token = program.again.pop_front().expect("it was counted");
+                if program.may_wait(token) {
+                    self.leave(token, Found::default());
+                } else {
+                    program.found(token, Found::default());
+                }
+            }
+            Some(!program.again.is_empty())
+        };
+        self.try_to(goes_on).unwrap_or(false)
+    }
+
+    /// Does something with the program, unless its own thread has it.
+    fn try_to(&self, does: impl FnOnce(&mut ServedProgram) -> Option<bool>) -> Option<bool> {
+        let done = catch_unwind(AssertUnwindSafe(|| match self.program.try_lock() {
+            Ok(mut program) => does(&mut program),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => Some(false),
+        }));
+        done.unwrap_or_else(|_| {
+            // Its own thread sees it, and ends.
+            ring(&self.bell);
+            Some(false)
+        })
+    }
+}
+
+/// What a program has had of its carrier's turn.
+#[derive(Default)]
+pub(super) struct Share {
+    turn: u64,
+    /// Chunks and datagrams that were moved, and sockets that were looked at.
+    spent: u32,
+}
+
+impl Share {
+    /// Whether a socket of it may be looked at yet in the turn of this number: others wait for theirs.
+    fn is_left_in(&mut self, turn: u64) -> bool {
+        if self.turn != turn {
+            *self = Self { turn, spent: 0 };
+        }
+        self.spend(1);
+        self.spent <= SHARE_MAX
+    }
+
+    pub(super) fn spend(&mut self, count: u32) {
+        self.spent = self.spent.saturating_add(count);
     }
 }
 
@@ -200,6 +253,32 @@ pub(super) fn ring(bell: &OwnedFd) {
 }
 
 impl ServedProgram {
+    /// Notes what was found of a socket, for the next turn.
+    fn put_off(&mut self, token: u64, found: Found) {
+        let of = token & !(OF_TWIN | OF_NEAR);
+        let Some(socket) = self.sockets.get(of) else { return };
+        match &mut socket.behind {
+            Behind::Connection(relay) if token & OF_NEAR != 0 => {
+                relay.net_says(Interest::from_bits(found.of_pair.map_or(0, |events| events.bits())));
+            }
+            Behind::Connection(relay) => {
+                relay.net_says(found.of_net);
+                relay.pair_says(found.of_pair.unwrap_or(EventFlags::empty()));
+            }
+            Behind::Datagrams(datagrams) if token & OF_TWIN == 0 => {
+                datagrams.pair_says(found.of_pair.unwrap_or(EventFlags::empty()));
+            }
+            Behind::Datagrams(_)
+            | Behind::Nothing
+            | Behind::Place { .. }
+            | Behind::Listener(_)
+            | Behind::Handshake { .. } => {}
+        }
+        if !self.again.contains(&of) {
+            self.again.push_back(of);
+        }
+    }
+
     /// Whether going on with a socket may wait for the program: its memory is read for calls that wait for room.
     fn may_wait(&mut self, token: u64) -> bool {
         let token = token & !(OF_TWIN | OF_NEAR);
@@ -228,6 +307,7 @@ struct CarrierTurns<'c> {
     awake: Awake,
     /// Programs with more to do.
     more: VecDeque<u16>,
+    number: u64,
     /// The connections whose rings had news, for its room.
     news: Vec<u64>,
 }
@@ -239,6 +319,7 @@ impl CarrierTurns<'_> {
         let mut ready = Vec::with_capacity(EVENTS_MAX);
         let (mut has_happened, mut had_news) = (false, false);
         loop {
+            self.number += 1;
             let looks = self.looks_again(has_happened, had_news) || !self.more.is_empty();
             let found =
                 match self.carrier.context.wait(&mut events, if looks { Timeout::Now } else { Timeout::Outside }) {
@@ -277,7 +358,7 @@ impl CarrierTurns<'_> {
     fn find(&mut self, token: u64, found: Found) {
         let table = locked(&self.carrier.table);
         let number = number_in(token);
-        let has_more = table.programs.get(&number).is_some_and(|program| program.find(token, found));
+        let has_more = table.programs.get(&number).is_some_and(|program| program.find(token, found, self.number));
         if has_more && !self.more.contains(&number) {
             self.more.push_back(number);
         }
@@ -288,7 +369,7 @@ impl CarrierTurns<'_> {
         for _ in 0..self.more.len() {
             let number = self.more.pop_front().expect("it was counted");
             let table = locked(&self.carrier.table);
-            if table.programs.get(&number).is_some_and(|program| program.go_on()) {
+            if table.programs.get(&number).is_some_and(|program| program.go_on(self.number)) {
                 self.more.push_back(number);
             }
         }
@@ -326,5 +407,21 @@ impl CarrierTurns<'_> {
     fn each_rings(&self, mut each: impl FnMut(&ProgramRings)) {
         let table = locked(&self.carrier.table);
         table.rings.iter().for_each(|(_, rings)| each(&locked(rings)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_has_a_share_of_each_turn() {
+        let mut share = Share::default();
+        let mut looks = |turn, spends| {
+            let looks = (0..1000).take_while(|_| share.is_left_in(turn).then(|| share.spend(spends)).is_some());
+            looks.count()
+        };
+        assert_eq!((looks(1, 0), looks(1, 0)), (SHARE_MAX as usize, 0), "no more in the same turn");
+        assert_eq!((looks(2, 15), looks(3, 1000), looks(4, u32::MAX)), (SHARE_MAX as usize / 16, 1, 1));
     }
 }

@@ -364,6 +364,7 @@ impl DatagramCalls<'_> {
         let flow = datagrams.pump(&mut turn);
         let DatagramCounts { moved, lost } = turn.counts;
         self.0.shown.datagrams(moved);
+        self.0.share.spend(u32::try_from(moved.iter().sum::<u64>()).unwrap_or(u32::MAX));
         if !lost.is_empty() {
             self.0.shown.note(|counts| lost.into_iter().for_each(|why| counts.lost(why)));
         }

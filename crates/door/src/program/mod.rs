@@ -38,6 +38,7 @@ use crate::relay::{CHUNK_BYTES, Far, Relay, Room};
 use crate::rules::reach::Reach;
 use crate::view::{ShownProgram, SocketView};
 pub(crate) use carrier::Carrier;
+use carrier::Share;
 use rings::ProgramRings;
 use socket::{Backlogged, Behind, LastErrors, ProgramSocket, Sockets};
 use timed::Timed;
@@ -83,6 +84,8 @@ struct ServedProgram {
     left_bytes: usize,
     /// For bytes that are left over.
     room: Room,
+    /// Of its carrier's turns.
+    share: Share,
     /// Connections that wait at all listeners.
     waiting: usize,
     timed: Timed,
@@ -220,6 +223,7 @@ impl ServedProgram {
             record: Vec::new(),
             left_bytes: 0,
             room: Room::default(),
+            share: Share::default(),
             waiting: 0,
             timed: Timed::default(),
             rings: Arc::default(),

@@ -230,6 +230,7 @@ impl ServedProgram {
         let Behind::Connection(relay) = &mut socket.behind else { return };
         let flow = relay.pump(rustix::fd::AsFd::as_fd(&socket.own), &mut self.scratch, &mut self.room);
         self.shown.came(self.room.take_counted());
+        self.share.spend(self.room.take_chunks());
         if self.room.was_short() {
             self.shown.note(|counts| counts.over_limit(limits::BYTES));
         }
