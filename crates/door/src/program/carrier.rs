@@ -184,7 +184,7 @@ impl CarriedProgram {
             }
             true
         };
-        self.try_to(|program| does(program).then(|| !program.again.is_empty())).unwrap_or_else(|| {
+        self.try_to(|program| does(program).then_some(!program.again.is_empty())).unwrap_or_else(|| {
             self.leave(token, found);
             false
         })

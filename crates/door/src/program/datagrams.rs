@@ -50,8 +50,8 @@ impl DatagramCalls<'_> {
         let mut socket = ProgramSocket::new(own, inode, is_v6, KeptOptions::default(), held.tid());
         socket.behind = Behind::Datagrams(Box::new(Datagrams::new(is_v6)));
         self.0.shown.note(|counts| counts.datagram_sockets += 1);
-        // A program that does not know the library's heads must never have it. `None`: it was not heard, and is gone.
-        let _ = self.0.give(held, socket, theirs, flags | libc::SOCK_CLOEXEC);
+        // A program that does not know the library's heads must never have it.
+        self.0.give(held, socket, theirs, flags | libc::SOCK_CLOEXEC);
     }
 
     /// A call on one.
