@@ -20,6 +20,7 @@ mod preload;
 mod roots;
 mod signals;
 mod strict;
+mod thread;
 mod tree;
 mod watcher;
 

@@ -20,16 +20,14 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use super::thread;
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
 pub use kinds::{HeldPage, HeldSends, SocketCall};
 pub use rights::{CallerRights, Capability, OptionRights};
 pub use watches::Watches;
 
-/// `PIDFD_THREAD` (Linux 6.9): a thread that has descriptors of its own is asked for those. Source: `include/uapi/linux/pidfd.h`.
-const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 /// What a notification descriptor is by its link. Source: `kernel/seccomp.c init_listener`.
 const LISTENER_LINK: &str = "anon_inode:seccomp notify";
 
@@ -278,15 +276,7 @@ impl Notifier {
     /// # Errors
     /// `EBADF`: it has no such descriptor; `EPERM`: this process may not look at it (`ptrace(2)`, access mode `PTRACE_MODE_ATTACH_REALCREDS`).
     pub fn copy_of(&self, tid: u32, number: i32) -> io::Result<OwnedFd> {
-        let pid = |id: u32| i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound);
-        let process = match pidfd_open(pid(tid)?, PIDFD_THREAD) {
-            Err(rustix::io::Errno::INVAL) => {
-                let leader = Self::process_of(tid).ok_or(io::ErrorKind::NotFound)?;
-                pidfd_open(pid(leader)?, PidfdFlags::empty())?
-            }
-            opened => opened?,
-        };
-        Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
+        thread::copy_of(tid, number)
     }
 
     /// Reads memory of the thread that makes a call.

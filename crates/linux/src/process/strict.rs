@@ -23,6 +23,7 @@ use std::process::{Child, Command};
 
 use rustix::event::epoll::{CreateFlags, create};
 
+use super::thread::{number, process_of, status};
 use crate::descriptors::ProgramSettings;
 use crate::descriptors::values::{set_epoll, write_option};
 use crate::setting::KeyError;
@@ -97,7 +98,7 @@ impl Strict {
             return Ok(None);
         }
         let call = self.handed.receive(self.listener.as_fd())?;
-        Ok(call.map(|call| HeldCall { pid: status(call.tid).and_then(|status| number(&status, "Tgid:", 0)), call }))
+        Ok(call.map(|call| HeldCall { pid: process_of(call.tid), call }))
     }
 
     /// Answers a call.
@@ -204,13 +205,4 @@ impl AsFd for Strict {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
-}
-
-pub(super) fn status(tid: u32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{tid}/status")).ok()
-}
-
-/// A number of a line of `/proc/PID/status`.
-pub(super) fn number(status: &str, name: &str, nth: usize) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().nth(nth)?.parse().ok()
 }

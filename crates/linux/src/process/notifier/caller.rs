@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 
-use super::super::strict::{number, status};
+use super::super::thread::{self, number, status};
 use super::Notifier;
 use crate::sys::seccomp;
 
@@ -22,7 +22,7 @@ impl Notifier {
     /// The process that a thread belongs to; `None` if it has ended.
     #[must_use]
     pub fn process_of(tid: u32) -> Option<u32> {
-        number(&status(tid)?, "Tgid:", 0)
+        thread::process_of(tid)
     }
 
     /// The least port that needs no capability in the network namespace of the one that asks.

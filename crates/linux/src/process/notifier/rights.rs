@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::super::strict::{number, status};
+use super::super::thread::{number, status};
 use super::Notifier;
 use crate::sys::{self, userns};
 
