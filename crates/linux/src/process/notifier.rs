@@ -190,6 +190,7 @@ impl Notifier {
         }
     }
 
+    /// Frees what [`Self::keep`] took, once the call has its answer and not before: the keeper lets go on what stands there.
     fn answered(&mut self, held: &HeldSocketCall) {
         if let Some(slot) = held.slot {
             self.note(slot, 0);
@@ -202,9 +203,10 @@ impl Notifier {
     /// # Errors
     /// None that is known.
     pub fn answer(&mut self, held: HeldSocketCall, result: Result<i32, i32>) -> io::Result<Given> {
-        self.answered(&held);
         let (value, error) = (result.unwrap_or(0), result.err().unwrap_or(0));
-        Ok(given(held::answer(self.listener.as_fd(), held.call.id, value.into(), error)?))
+        let told = held::answer(self.listener.as_fd(), held.call.id, value.into(), error);
+        self.answered(&held);
+        told.map(given)
     }
 
     /// Lets the call go on as if it had not been held.
@@ -212,8 +214,9 @@ impl Notifier {
     /// # Errors
     /// None that is known.
     pub fn go_on(&mut self, held: HeldSocketCall) -> io::Result<()> {
+        let let_go = seccomp::let_go(self.listener.as_fd(), held.call.id);
         self.answered(&held);
-        seccomp::let_go(self.listener.as_fd(), held.call.id)
+        let_go
     }
 
     /// Lets the call return a new descriptor.
