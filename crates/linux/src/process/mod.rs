@@ -11,6 +11,7 @@
 
 mod accepted;
 mod child;
+mod given;
 mod kept;
 mod library;
 mod look;
@@ -32,11 +33,12 @@ pub use crate::descriptors::{
     ProgramSettings, RingValue, SocketValue,
 };
 pub use child::{Ended, Program};
+pub use given::Given;
 pub use kept::keep_for_parent;
 pub use met::{Library, LibraryCounts, Meeting, library_in};
 pub use notifier::{
-    CallMemory, CallerRights, Capability, Given, HeldPage, HeldSends, HeldSocketCall, Notifier, OptionRights,
-    SocketCall, Watches,
+    CallMemory, CallerRights, Capability, HeldPage, HeldSends, HeldSocketCall, Notifier, OptionRights, SocketCall,
+    Watches,
 };
 pub use preload::{
     PreloadError, find_program, is_setuid, ld_preload, preload_for, preload_would_be, sockets_preload_for,

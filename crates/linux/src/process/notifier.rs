@@ -13,7 +13,6 @@ mod kinds;
 mod rights;
 mod watches;
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -21,6 +20,7 @@ use std::os::unix::fs::FileExt as _;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::given::{Given, Giver};
 use super::thread;
 use crate::sys::held::{self, UNANSWERED_MAX, Unanswered};
 use crate::sys::seccomp::{self, Call};
@@ -81,17 +81,6 @@ impl HeldSocketCall {
     }
 }
 
-/// What became of an answer.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Given {
-    /// The program has it; of a descriptor: its number there.
-    Heard(i32),
-    /// The call does not wait any more, so the program knows nothing of it.
-    Gone,
-    /// The kernel refuses to give it: the limit of the program's descriptors, with its number. The call has been answered with it.
-    Refused(i32),
-}
-
 /// Held calls of a program.
 #[derive(Debug)]
 pub struct Notifier {
@@ -102,20 +91,8 @@ pub struct Notifier {
     kept: Vec<u64>,
     /// The one that came last.
     last: u64,
-    /// Descriptors that the program has and has not been told of, the latest first.
-    untold: VecDeque<Untold>,
+    giver: Giver,
 }
-
-/// A descriptor of a call that a signal ended before it was told the number.
-#[derive(Debug)]
-struct Untold {
-    tid: u32,
-    number: i32,
-    inode: u64,
-}
-
-/// So many are remembered.
-const UNTOLD_MAX: usize = 64;
 
 impl Notifier {
     /// Calls that may wait at one time; see [`Notifier::keep`].
@@ -136,7 +113,7 @@ impl Notifier {
             free: (0..UNANSWERED_MAX).rev().collect(),
             kept: vec![0; UNANSWERED_MAX],
             last: 0,
-            untold: VecDeque::new(),
+            giver: Giver::default(),
         })
     }
 
@@ -206,7 +183,7 @@ impl Notifier {
         let (value, error) = (result.unwrap_or(0), result.err().unwrap_or(0));
         let told = held::answer(self.listener.as_fd(), held.call.id, value.into(), error);
         self.answered(&held);
-        told.map(given)
+        told.map(Given::from)
     }
 
     /// Lets the call go on as if it had not been held.
@@ -219,50 +196,14 @@ impl Notifier {
         let_go
     }
 
-    /// Lets the call return a new descriptor.
-    ///
-    /// In two steps. In one (`SECCOMP_ADDFD_FLAG_SEND`) the call counts as answered before its thread has the descriptor, and returns 0 if this process is
-    /// killed then (`kernel/seccomp.c seccomp_notify_addfd`). A signal between the two leaves the descriptor in the program: the call that its thread
-    /// makes again gets that number.
+    /// Lets the call return a new descriptor. If this process is killed meanwhile the program may have it beside one of the kernel's, which it gets then.
     ///
     /// # Errors
     /// None that is known.
     pub fn give(&mut self, held: HeldSocketCall, fd: impl AsFd, close_on_exec: bool) -> io::Result<Given> {
-        let tid = held.tid();
-        let number = self.take_untold(tid);
-        match held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), number, close_on_exec) {
-            Ok(held::AnswerHeard::Heard(number)) => Ok(match self.answer(held, Ok(number))? {
-                Given::Gone => {
-                    self.note_untold(Untold { tid, number, inode: rustix::fs::fstat(fd)?.st_ino });
-                    Given::Gone
-                }
-                Given::Heard(_) | Given::Refused(_) => Given::Heard(number),
-            }),
-            Ok(held::AnswerHeard::Gone) => {
-                self.answered(&held);
-                Ok(Given::Gone)
-            }
-            Err(error) => {
-                let number = error.raw_os_error().unwrap_or(libc::EIO);
-                Ok(match self.answer(held, Err(number))? {
-                    Given::Gone => Given::Gone,
-                    Given::Heard(_) | Given::Refused(_) => Given::Refused(number),
-                })
-            }
-        }
-    }
-
-    fn note_untold(&mut self, untold: Untold) {
-        self.untold.truncate(UNTOLD_MAX - 1);
-        self.untold.push_front(untold);
-    }
-
-    /// The number of a descriptor that the thread has not been told of, if it still has it there.
-    fn take_untold(&mut self, tid: u32) -> Option<i32> {
-        let at = self.untold.iter().position(|untold| untold.tid == tid)?;
-        let Untold { number, inode, .. } = self.untold.remove(at)?;
-        let copy = self.copy_of(tid, number).ok()?;
-        rustix::fs::fstat(copy).is_ok_and(|found| found.st_ino == inode).then_some(number)
+        let given = self.giver.give(self.listener.as_fd(), &held.call, fd.as_fd(), close_on_exec);
+        self.answered(&held);
+        given
     }
 
     /// Puts another open file in the place of one of the program's descriptors; the call still waits. Other descriptors of what was there, and
@@ -271,7 +212,7 @@ impl Notifier {
     /// # Errors
     /// `EBADF`: it has no such descriptor.
     pub fn replace(&self, held: &HeldSocketCall, number: i32, fd: impl AsFd, close_on_exec: bool) -> io::Result<Given> {
-        held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), Some(number), close_on_exec).map(given)
+        held::add(self.listener.as_fd(), held.call.id, fd.as_fd(), Some(number), close_on_exec).map(Given::from)
     }
 
     /// A copy of a descriptor of a thread, which must not live long: while it does, the program's close is not seen.
@@ -322,13 +263,6 @@ impl CallMemory {
 
 fn all(count: usize, wanted: usize) -> io::Result<()> {
     if count == wanted { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
-}
-
-const fn given(told: held::AnswerHeard) -> Given {
-    match told {
-        held::AnswerHeard::Heard(number) => Given::Heard(number),
-        held::AnswerHeard::Gone => Given::Gone,
-    }
 }
 
 impl AsFd for Notifier {
