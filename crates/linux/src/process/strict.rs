@@ -23,6 +23,7 @@ use std::process::{Child, Command};
 
 use rustix::event::epoll::{CreateFlags, create};
 
+use super::given::{Given, Giver};
 use super::thread::{number, process_of, status};
 use crate::descriptors::ProgramSettings;
 use crate::descriptors::values::{set_epoll, write_option};
@@ -36,6 +37,7 @@ pub struct Strict {
     listener: OwnedFd,
     handed: Handed,
     settings: ProgramSettings,
+    giver: Giver,
     answered: usize,
 }
 
@@ -83,7 +85,7 @@ impl Strict {
             calls.push(ENABLE_RINGS);
         }
         let (child, listener) = seccomp::spawn(command, &calls, keeper)?;
-        Ok((child, Self { listener, handed, settings: settings.clone(), answered: 0 }))
+        Ok((child, Self { listener, handed, settings: settings.clone(), giver: Giver::default(), answered: 0 }))
     }
 
     /// The next call, once the descriptor can be read; `None` if no call waits.
@@ -109,8 +111,8 @@ impl Strict {
         let HeldCall { call, .. } = held;
         let (made, follows) = match self.make(call) {
             Ok(Made::Descriptor(fd, close_on_exec)) => {
-                self.answered += 1;
-                seccomp::give(self.listener.as_fd(), call, fd.as_fd(), close_on_exec)?;
+                let given = self.giver.give(self.listener.as_fd(), call, fd.as_fd(), close_on_exec)?;
+                self.answered += usize::from(matches!(given, Given::Heard(_)));
                 return Ok(Answer::Done);
             }
             Ok(Made::ByKernel) => (Ok(()), Answer::Done),

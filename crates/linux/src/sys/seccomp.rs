@@ -241,36 +241,6 @@ pub(crate) fn let_go(listener: BorrowedFd<'_>, id: u64) -> io::Result<()> {
     let answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
     // SAFETY: the descriptor is open while it is borrowed, and `answer` lives through the call, which only reads it.
     let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) };
-    done(failed)
-}
-
-/// Gives the caller a descriptor, whose number the call returns; or the error that the kernel has against that, such as the caller's limit of
-/// descriptors. It may have ended meanwhile, which is no error.
-pub(crate) fn give(listener: BorrowedFd<'_>, call: &Call, fd: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<()> {
-    let answer = libc::seccomp_notif_addfd {
-        id: call.id,
-        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
-        srcfd: fd.as_raw_fd().cast_unsigned(),
-        newfd: 0,
-        newfd_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
-    };
-    // SAFETY: the descriptors are open while they are borrowed, and `answer` lives through the call, which only reads it.
-    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const answer) };
-    match done(failed) {
-        Err(error) => refuse(listener, call, error.raw_os_error().unwrap_or(libc::EIO)),
-        Ok(()) => Ok(()),
-    }
-}
-
-/// Lets a call return an error.
-fn refuse(listener: BorrowedFd<'_>, call: &Call, error: i32) -> io::Result<()> {
-    let answer = libc::seccomp_notif_resp { id: call.id, val: 0, error: -error, flags: 0 };
-    // SAFETY: the descriptor is open while it is borrowed, and `answer` lives through the call, which only reads it.
-    let failed = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) };
-    done(failed)
-}
-
-fn done(failed: i32) -> io::Result<()> {
     if failed >= 0 {
         return Ok(());
     }
