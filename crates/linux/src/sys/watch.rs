@@ -14,6 +14,42 @@ pub(crate) struct WatchedBy {
     pub(crate) data: u64,
 }
 
+/// Members of an instance that may have one number: their files are other descriptors' by now.
+const SAME_NUMBER_MAX: u32 = 16;
+
+/// Whether a descriptor of a thread is an instance that watches, under a number, the file that the thread has there. True also where that
+/// cannot be told for the many members with this number. Source: `kernel/kcmp.c kcmp_epoll_target`, `fs/eventpoll.c get_epoll_tfile_raw_ptr`.
+///
+/// # Errors
+/// As `kcmp(2)`: `ENOSYS` of a kernel that lacks it, `EPERM`.
+pub(crate) fn may_watch(tid: u32, instance: i32, number: i32) -> io::Result<bool> {
+    /// `include/uapi/linux/kcmp.h`, as `Slot`.
+    const KCMP_EPOLL_TFD: libc::c_int = 7;
+    #[repr(C)]
+    struct Slot {
+        instance: i32,
+        number: i32,
+        nth: u32,
+    }
+    let tid = tid.cast_signed();
+    for nth in 0..SAME_NUMBER_MAX {
+        let slot = Slot { instance, number, nth };
+        let number = libc::c_ulong::from(number.cast_unsigned());
+        // SAFETY: `slot` lives through the call, which only reads it.
+        let order = unsafe { libc::syscall(libc::SYS_kcmp, tid, tid, KCMP_EPOLL_TFD, number, &raw const slot) };
+        match order {
+            0 => return Ok(true),
+            1.. => {}
+            _ => {
+                let error = io::Error::last_os_error();
+                let is_none = [libc::EBADF, libc::EINVAL, libc::ENOENT].contains(&error.raw_os_error().unwrap_or(0));
+                return if is_none { Ok(false) } else { Err(error) };
+            }
+        }
+    }
+    Ok(true)
+}
+
 /// Lets each instance watch `to` instead of `from`, both under this number: what is watched is known by file and number (`fs/eventpoll.c
 /// ep_find`), and the number is looked up among the descriptors of the one that calls. So that is a thread with a table of its own, in which the
 /// number means these files, and which ends with the thread. How many instances do.
@@ -60,6 +96,36 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, send, socketpair};
 
     use super::*;
+
+    #[test]
+    fn an_instance_is_known_by_what_it_watches_under_a_number() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a pair");
+        let (one, other) = pair();
+        let instance = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an instance");
+        let says = |of: &OwnedFd, number: i32| may_watch(own, of.as_raw_fd(), number);
+        if says(&instance, one.as_raw_fd()).is_err() {
+            return napier_testkit::skip!("an_instance_is_known_by_what_it_watches_under_a_number", "there is no kcmp");
+        }
+        assert!(!says(&instance, one.as_raw_fd()).expect("told"), "it watches nothing");
+        epoll::add(&instance, &one, EventData::new_u64(1), EventFlags::IN).expect("watched");
+        assert!(says(&instance, one.as_raw_fd()).expect("told"));
+        assert!(!says(&instance, other.as_raw_fd()).expect("told"), "another member");
+        assert!(!says(&other, one.as_raw_fd()).expect("told"), "no instance");
+        // High enough that no other test gets it.
+        let high = fcntl_dupfd_cloexec(&one, 900).expect("a copy");
+        assert!(!says(&instance, high.as_raw_fd()).expect("told"), "the file has another number, too");
+        assert!(!says(&instance, i32::MAX).expect("told"), "no descriptor");
+        // What was watched under this number lives on under another one: the first member with it is not the last.
+        epoll::add(&instance, &high, EventData::new_u64(2), EventFlags::IN).expect("watched");
+        let number = high.as_raw_fd();
+        drop(high);
+        let high = fcntl_dupfd_cloexec(&other, number).expect("a copy");
+        assert_eq!(high.as_raw_fd(), number, "it is free");
+        assert!(!says(&instance, number).expect("told"), "the member is the former file");
+        epoll::add(&instance, &high, EventData::new_u64(3), EventFlags::IN).expect("watched");
+        assert!(says(&instance, number).expect("told"));
+    }
 
     #[test]
     fn an_instance_watches_another_file_under_the_number() {
