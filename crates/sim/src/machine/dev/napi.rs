@@ -60,7 +60,7 @@ pub(crate) struct Napi {
     pub(crate) timer: Timer,
     /// Timer callbacks that have begun and not ended.
     pub(crate) callbacks: u32,
-    /// Contexts between their release and their arming or unmasking.
+    /// Contexts that have released or enabled the instance, and may yet arm its timer, unmask its interrupt or look at its ring.
     pub(crate) finishing: u32,
     /// The timer was armed by a context that had released before the instance was disabled.
     pub(crate) armed_late: bool,
