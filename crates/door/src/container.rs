@@ -23,8 +23,9 @@ use napier_linux::Netns;
 use napier_linux::process::{HeldPage, Notifier, peer_of, wait_for_one};
 use serde::Deserialize;
 
+use crate::limits::PROGRAMS_MAX;
 use crate::program::Goodbye;
-use crate::server::{Door, NotServed, OpenDoorError, PROGRAMS_MAX, Within};
+use crate::server::{Door, NotServed, OpenDoorError, Within};
 use crate::wire::part;
 use crate::{NAME_BYTES_MAX, wire};
 

@@ -1,7 +1,7 @@
 //! The engine for programs that were not changed: the slow door, for any program, static ones too.
 //!
 //! ```text
-//! program                                                         engine, one thread for each program
+//! program                                                         engine: a thread for each program's calls, one that carries the bytes of all
 //!   fd 7 = one end of a pair of Unix sockets  <=================>  other end <--relay--> a TCP connection of the engine
 //!   read write sendfile epoll select poll fork dup exec close: the kernel's own, on fd 7
 //!   socket bind listen accept connect getsockname ...: held by seccomp ---> rules ---> the call's answer
@@ -13,7 +13,7 @@
 //! | `relay` | bytes both ways with bounded buffers, ends of halves, resets |
 //! | `datagrams` | datagrams both ways, each with a head (the fast door alone) |
 //! | `near`, `near_datagrams` | connections and datagrams between programs on one engine |
-//! | `program` | the thread of one program, which carries both out |
+//! | `program` | the thread of one program, which carries the rules out, and the carrier of all programs' bytes |
 //! | `server`, `client`, `wire` | the door itself: programs come in, sockets are shown |
 //! | `container` | programs that a runtime of containers brings |
 //!
@@ -44,9 +44,9 @@ pub use container::{ContainersConfig, StartKeeper};
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use fuzz::fuzz_calls;
-pub use limits::{BYTES_MAX, HELD_MAX, SOCKETS_MAX, WAITING_MAX};
+pub use limits::{BYTES_MAX, HELD_MAX, PROGRAMS_MAX, SOCKETS_MAX, WAITING_MAX};
 pub use rules::reach::Reach;
-pub use server::{Door, DoorConfig, OpenDoorError, PROGRAMS_MAX};
+pub use server::{Door, DoorConfig, OpenDoorError};
 pub use view::{DoorCounts, ProgramView, SocketView, Tally};
 
 /// What names of doors begin with, among the names of the network namespace (`unix(7)`, abstract). A program that comes in by one is in the namespace

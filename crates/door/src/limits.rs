@@ -3,6 +3,8 @@
 
 use napier_linux::process::Notifier;
 
+/// Programs that may be served at a time; more are refused before they begin.
+pub const PROGRAMS_MAX: usize = 64;
 /// Sockets of one program, connections that it has accepted among them. `socket` and `accept` get `ENFILE` beyond that.
 pub const SOCKETS_MAX: usize = 4096;
 /// Calls of one program that wait for their answer: `accept`, `connect` and `sendto` that block get `ENOBUFS` beyond that.

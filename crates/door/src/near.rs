@@ -1,9 +1,9 @@
 //! Connections between programs on one engine, by its own addresses: nothing of them is on the wire. Each is a pair of Unix sockets between two
-//! relays, so that each program keeps the pair that it has anyway, whose end its thread hears of.
+//! relays, so that each program keeps the pair that it has anyway, whose end is heard of.
 //!
 //! ```text
 //! program <==pair==> relay <==pair==> relay <==pair==> program
-//!                    thread of one    thread of the other
+//!                    carrier of one   carrier of the other
 //! ```
 //!
 //! One lock is held at a time, and none while an end is dropped.

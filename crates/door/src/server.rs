@@ -18,6 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 
+use crate::limits::PROGRAMS_MAX;
 use crate::program::{Carrier, Offer, serve};
 use crate::rules::reach::Reach;
 use crate::served::{Programs, of_served};
@@ -25,8 +26,6 @@ use crate::view::{DoorCounts, ShownProgram};
 use crate::wire::{DoorReply, DoorRequest, PART_BYTES_MAX, REQUEST_BYTES_MAX, heard, say};
 use crate::{NAME_PREFIX, is_name};
 
-/// Programs that may be served at a time; more are refused before they begin.
-pub const PROGRAMS_MAX: usize = 64;
 /// Requests that are answered at a time; more are closed.
 const CLIENTS_MAX: usize = 16;
 /// Of them, those of one user that is neither root nor the engine's: others have room beside them.

@@ -20,7 +20,7 @@ pub struct SocketView {
     pub protocol: String,
     /// By which door its bytes go: `slow`, through the pair; `fast`, from the program through a ring where the engine is awake; datagrams, by the library in it.
     pub door: String,
-    /// How the thread of its program polls, by the names of `compare`, if that was chosen.
+    /// How the thread that carries its bytes polls, by the names of `compare`, if that was chosen.
     pub mode: Option<String>,
     /// Receive queue of the engine's device that its last packet came through, if one did.
     pub queue: Option<u32>,

@@ -9,38 +9,32 @@
 //! A carrier waits for no lock that is held while memory of a program is read: a program that stalls its own thread stalls itself. Locks are taken in
 //! this order: a program, the carrier's table, rings; the carrier, which has its table first, only tries the program's.
 
+mod turns;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use napier_linux::process::Notifier;
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
-use napier_runtime::event::{Event, EventContext, Interest, Timeout, WaitError};
-use rustix::event::Timespec;
+use napier_runtime::event::{EventContext, Interest};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use super::ServedProgram;
 use super::rings::{Awake, ProgramRings};
-use super::socket::{Behind, number_in};
-use super::turn::OF_NEAR;
-use super::twin::OF_TWIN;
-use super::{DatagramCalls, ServedProgram};
-use crate::limits::SOCKETS_MAX;
+use crate::limits::{PROGRAMS_MAX, SOCKETS_MAX};
 use crate::near::locked;
-use crate::server::PROGRAMS_MAX;
+use turns::CarrierTurns;
 
 /// Tokens that are no socket's: their generation is beyond all.
 const CONTEXT: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
-/// Events that are taken at one time.
-const EVENTS_MAX: usize = 64;
 /// What a program may spend in a turn, but for its last socket: about a millisecond.
 const SHARE_MAX: u32 = 64;
-const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// A thread that carries bytes, as the threads of programs see it.
 pub(crate) struct Carrier {
@@ -59,7 +53,7 @@ struct CarrierTable {
 
 /// What was found of a socket, until it is done.
 #[derive(Copy, Clone, Default)]
-pub(super) struct Found {
+pub(super) struct SocketNews {
     pub(super) of_net: Interest,
     pub(super) of_pair: Option<EventFlags>,
 }
@@ -69,7 +63,7 @@ pub(super) struct CarriedProgram {
     program: Mutex<ServedProgram>,
     number: u16,
     /// What its own thread is to do, by token; no more than the program has sockets.
-    left: Mutex<HashMap<u64, Found>>,
+    left: Mutex<HashMap<u64, SocketNews>>,
     /// Readable when that has something.
     bell: Arc<OwnedFd>,
 }
@@ -155,13 +149,13 @@ impl CarriedProgram {
         self.program.lock().map_err(|_| io::Error::other("serving it has failed"))
     }
 
-    pub(super) fn take_left(&self) -> HashMap<u64, Found> {
+    pub(super) fn take_left(&self) -> HashMap<u64, SocketNews> {
         // Before: what is left meanwhile is heard of again.
         let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
         std::mem::take(&mut *locked(&self.left))
     }
 
-    fn leave(&self, token: u64, found: Found) {
+    fn leave(&self, token: u64, found: SocketNews) {
         {
             let mut left = locked(&self.left);
             let before = left.entry(token).or_default();
@@ -172,7 +166,7 @@ impl CarriedProgram {
     }
 
     /// Does what was found of a socket, in the carrier's turn of this number; whether the program has more to do then.
-    fn find(&self, token: u64, found: Found, turn: u64) -> bool {
+    fn find(&self, token: u64, found: SocketNews, turn: u64) -> bool {
         let does = |program: &mut ServedProgram| {
             if program.may_wait(token) {
                 return false;
@@ -199,9 +193,9 @@ impl CarriedProgram {
                 }
                 let token = program.again.pop_front().expect("it was counted");
                 if program.may_wait(token) {
-                    self.leave(token, Found::default());
+                    self.leave(token, SocketNews::default());
                 } else {
-                    program.found(token, Found::default());
+                    program.found(token, SocketNews::default());
                 }
             }
             Some(!program.again.is_empty())
@@ -250,164 +244,6 @@ impl Share {
 /// It has room: each read empties it.
 pub(super) fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-}
-
-impl ServedProgram {
-    /// Notes what was found of a socket, for the next turn.
-    fn put_off(&mut self, token: u64, found: Found) {
-        let of = token & !(OF_TWIN | OF_NEAR);
-        let Some(socket) = self.sockets.get(of) else { return };
-        match &mut socket.behind {
-            Behind::Connection(relay) if token & OF_NEAR != 0 => {
-                relay.net_says(Interest::from_bits(found.of_pair.map_or(0, |events| events.bits())));
-            }
-            Behind::Connection(relay) => {
-                relay.net_says(found.of_net);
-                relay.pair_says(found.of_pair.unwrap_or(EventFlags::empty()));
-            }
-            Behind::Datagrams(datagrams) if token & OF_TWIN == 0 => {
-                datagrams.pair_says(found.of_pair.unwrap_or(EventFlags::empty()));
-            }
-            Behind::Datagrams(_)
-            | Behind::Nothing
-            | Behind::Place { .. }
-            | Behind::Listener(_)
-            | Behind::Handshake { .. } => {}
-        }
-        if !self.again.contains(&of) {
-            self.again.push_back(of);
-        }
-    }
-
-    /// Whether going on with a socket may wait for the program: its memory is read for calls that wait for room.
-    fn may_wait(&mut self, token: u64) -> bool {
-        let token = token & !(OF_TWIN | OF_NEAR);
-        self.sockets.get(token).is_some_and(|socket| !socket.is_carried() || !socket.sends.0.is_empty())
-    }
-
-    /// Goes on with a socket.
-    pub(super) fn found(&mut self, token: u64, found: Found) {
-        if !found.of_net.is_empty() {
-            self.net_event(token, found.of_net);
-        }
-        if let Some(events) = found.of_pair {
-            self.pair_event(token, events);
-        }
-        if found.of_net.is_empty() && found.of_pair.is_none() {
-            self.pump(token);
-            DatagramCalls(self).pump(token);
-            self.show_left(token);
-        }
-    }
-}
-
-/// What the thread has beside that.
-struct CarrierTurns<'c> {
-    carrier: &'c Carrier,
-    awake: Awake,
-    /// Programs with more to do.
-    more: VecDeque<u16>,
-    number: u64,
-    /// The connections whose rings had news, for its room.
-    news: Vec<u64>,
-}
-
-impl CarrierTurns<'_> {
-    /// Until the door closes, or the engine ends.
-    fn run(&mut self) {
-        let mut events = [Event::default(); EVENTS_MAX];
-        let mut ready = Vec::with_capacity(EVENTS_MAX);
-        let (mut has_happened, mut had_news) = (false, false);
-        loop {
-            self.number += 1;
-            let looks = self.looks_again(has_happened, had_news) || !self.more.is_empty();
-            let found =
-                match self.carrier.context.wait(&mut events, if looks { Timeout::Now } else { Timeout::Outside }) {
-                    Ok(found) => found,
-                    Err(WaitError::Stopped) => return,
-                    Err(WaitError::NoRoom) => unreachable!("there is room"),
-                };
-            for event in &events[..found] {
-                self.find(event.data, Found { of_net: event.events, of_pair: None });
-            }
-            // Before it sleeps the rings are looked at once more; programs use their pairs from then on.
-            let sleeps = found == 0 && !looks && self.more.is_empty() && self.may_sleep();
-            let until = if sleeps { None } else { Some(&NOW) };
-            ready.clear();
-            match epoll::wait(&self.carrier.epoll, rustix::buffer::spare_capacity(&mut ready), until) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => panic!("an epoll instance of its own: {error}"),
-            }
-            self.are_awake();
-            has_happened = found > 0 || !ready.is_empty();
-            let batch: Vec<epoll::Event> = std::mem::take(&mut ready);
-            for event in &batch {
-                match event.data.u64() {
-                    CONTEXT => {}
-                    STOP => return,
-                    token => self.find(token, Found { of_net: Interest::default(), of_pair: Some(event.flags) }),
-                }
-            }
-            // Its room is used again.
-            ready = batch;
-            had_news = self.take_news();
-            self.go_on();
-        }
-    }
-
-    fn find(&mut self, token: u64, found: Found) {
-        let table = locked(&self.carrier.table);
-        let number = number_in(token);
-        let has_more = table.programs.get(&number).is_some_and(|program| program.find(token, found, self.number));
-        if has_more && !self.more.contains(&number) {
-            self.more.push_back(number);
-        }
-    }
-
-    /// Goes on with the programs that have more to do.
-    fn go_on(&mut self) {
-        for _ in 0..self.more.len() {
-            let number = self.more.pop_front().expect("it was counted");
-            let table = locked(&self.carrier.table);
-            if table.programs.get(&number).is_some_and(|program| program.go_on(self.number)) {
-                self.more.push_back(number);
-            }
-        }
-    }
-
-    /// Goes on with the connections whose rings have news; whether there were any.
-    fn take_news(&mut self) -> bool {
-        let mut tokens = std::mem::take(&mut self.news);
-        tokens.clear();
-        self.each_rings(|rings| rings.take_news(&mut tokens));
-        for token in &tokens {
-            self.find(*token, Found::default());
-        }
-        let had_news = !tokens.is_empty();
-        // Its room is used again.
-        self.news = tokens;
-        had_news
-    }
-
-    fn looks_again(&mut self, has_happened: bool, had_news: bool) -> bool {
-        let has_rings = !locked(&self.carrier.table).rings.is_empty();
-        has_rings && self.awake.looks_again(Instant::now(), has_happened, had_news)
-    }
-
-    fn may_sleep(&self) -> bool {
-        let mut may = true;
-        self.each_rings(|rings| may &= rings.may_sleep());
-        may
-    }
-
-    fn are_awake(&self) {
-        self.each_rings(|rings| rings.are_awake());
-    }
-
-    fn each_rings(&self, mut each: impl FnMut(&ProgramRings)) {
-        let table = locked(&self.carrier.table);
-        table.rings.iter().for_each(|(_, rings)| each(&locked(rings)));
-    }
 }
 
 #[cfg(test)]

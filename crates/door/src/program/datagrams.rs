@@ -13,7 +13,7 @@ use super::connect::WATCHED;
 use super::rights::{may_bind, may_set};
 use super::settings::NO_OPTION;
 use super::socket::{Behind, ProgramSocket, pair_of};
-use super::twin::OF_TWIN;
+use super::token::OF_TWIN;
 use super::{DatagramCalls, ServedProgram};
 use crate::address::WrittenAddress;
 use crate::datagrams::{DatagramCounts, DatagramFlow, DatagramTurn, Datagrams, RECORD_BYTES};

@@ -1,5 +1,5 @@
-//! The thread that serves one program: its held calls, its listeners and its handshakes. It shares nothing with the threads of other programs but the
-//! engine and the carrier of their bytes, which waits for none of them: a program that stalls this thread, by memory that takes long to read, stalls itself.
+//! A program: its sockets, and what is done for its calls and at events of them. Two threads have it in turn: its own one (`thread`), which does its calls and shares nothing with
+//! those of other programs, so that one that stalls it, by memory that takes long to read, stalls itself; and the carrier of its bytes (`carrier`).
 
 mod accept;
 mod calls;
@@ -11,27 +11,26 @@ mod rings;
 mod send;
 mod settings;
 mod socket;
+mod thread;
 mod timed;
+mod token;
 mod turn;
 mod twin;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use napier_linux::Netns;
-use napier_linux::process::{Given, HeldSocketCall, Notifier, OptionRights, wait_for_one};
+use napier_linux::process::{Given, HeldSocketCall, Notifier, OptionRights};
 use napier_runtime::control::mode::Mode;
 use napier_runtime::engine::Engine;
 use napier_runtime::event::EventContext;
 use napier_runtime::socket::{NetNs, SocketOption};
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::limits::SOCKETS_MAX;
 use crate::near::{Near, NearBell};
 use crate::near_datagrams::NearDatagrams;
 use crate::relay::{CHUNK_BYTES, Far, Relay, Room};
@@ -41,6 +40,8 @@ pub(crate) use carrier::Carrier;
 use carrier::Share;
 use rings::ProgramRings;
 use socket::{Backlogged, Behind, LastErrors, ProgramSocket, Sockets};
+use thread::ThreadWaits;
+pub(crate) use thread::{Goodbye, serve};
 use timed::Timed;
 
 /// What all programs have of the engine.
@@ -101,111 +102,12 @@ struct ServedProgram {
 /// What a program's thread does for its sockets for datagrams.
 struct DatagramCalls<'s>(&'s mut ServedProgram);
 
-/// Serves a program until nothing of it runs any more, or `stop` can be read; in the network namespace `place`, if it is another than the engine's. What it still calls is for [`Goodbye::let_all_go_on`].
-pub(crate) fn serve(
-    offer: &Arc<Offer>,
-    name: &str,
-    notifier: Notifier,
-    place: Option<&Netns>,
-    shown: &Arc<ShownProgram>,
-    stop: &OwnedFd,
-) -> Goodbye {
-    let _counted = offer.engine.count_thread("door", None);
-    // What the program gets of the kernel's is of its own namespace from here on.
-    let entered = place.map_or(Ok(()), |place| place.enter().map_err(io::Error::other));
-    let (mut notifier, is_served) = match entered.and_then(|()| Waits::new(offer, &notifier, stop)) {
-        Ok(waits) => serve_by(offer, (name, shown), notifier, &waits),
-        Err(_) => (notifier, false),
-    };
-    notifier.let_kept_go_on();
-    let mut left = Goodbye(notifier);
-    if !is_served {
-        // It counts as a program until the door closes.
-        left.until(Some(stop));
-    }
-    left
-}
-
-/// The same by a carrier; and whether it was served to its end.
-fn serve_by(
-    offer: &Arc<Offer>,
-    (name, shown): (&str, &Arc<ShownProgram>),
-    notifier: Notifier,
-    waits: &Waits,
-) -> (Notifier, bool) {
-    let carrier = offer.carriers.iter().min_by_key(|carrier| carrier.load()).expect("there is one");
-    let make = |number| ServedProgram::new(offer, (name, shown), notifier, (carrier, waits), number);
-    let carried = carrier.take(&waits.to_thread, make);
-    let served = catch_unwind(AssertUnwindSafe(|| turn::run(&carried, waits)));
-    (carrier.end(carried), matches!(served, Ok(Ok(()))))
-}
-
-/// What the thread of a program waits for.
-struct Waits {
-    epoll: Arc<OwnedFd>,
-    context: EventContext,
-    /// By which other programs of the engine tell of connections.
-    bell: Arc<NearBell>,
-    /// By which the carrier tells of what it leaves to it.
-    to_thread: Arc<OwnedFd>,
-}
-
-impl Waits {
-    fn new(offer: &Offer, calls: &Notifier, stop: &OwnedFd) -> io::Result<Self> {
-        let context = EventContext::with_members_max(&offer.engine, SOCKETS_MAX as u32 * 2);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let watch = |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN);
-        watch(calls.as_fd(), turn::CALLS)?;
-        watch(context.descriptor()?, turn::CONTEXT)?;
-        watch(stop.as_fd(), turn::STOP)?;
-        let bell = NearBell::new()?;
-        watch(bell.as_fd(), turn::BELL)?;
-        let to_thread = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        watch(to_thread.as_fd(), turn::LEFT)?;
-        Ok(Self { epoll: Arc::new(epoll), context, bell: Arc::new(bell), to_thread: Arc::new(to_thread) })
-    }
-}
-
-/// A program that is not served any more, and may live on.
-pub(crate) struct Goodbye(Notifier);
-
-impl Goodbye {
-    /// One that never was served.
-    pub(crate) const fn of(notifier: Notifier) -> Self {
-        Self(notifier)
-    }
-
-    /// What is left of the program goes on with the kernel's sockets, as long as it and this process live: a call without an answer would wait
-    /// for ever. When this process has ended the keeper does the same.
-    pub(crate) fn let_all_go_on(mut self) {
-        self.until(None);
-    }
-
-    fn until(&mut self, stop: Option<&OwnedFd>) {
-        let notifier = &mut self.0;
-        // Each turn waits for a call, and the last process of the program ends it.
-        loop {
-            match notifier.receive() {
-                Ok(Some(held)) => drop(notifier.go_on(held)),
-                Ok(None) => {}
-                Err(_) => return,
-            }
-            let fds = [Some(notifier.as_fd()), stop.map(OwnedFd::as_fd)];
-            let fds: Vec<_> = fds.into_iter().flatten().collect();
-            match wait_for_one(&fds, Duration::from_secs(3600)) {
-                Ok(Some(1)) | Err(_) => return,
-                Ok(_) => {}
-            }
-        }
-    }
-}
-
 impl ServedProgram {
     fn new(
         offer: &Arc<Offer>,
         (name, shown): (&str, &Arc<ShownProgram>),
         notifier: Notifier,
-        (carrier, waits): (&Arc<Carrier>, &Waits),
+        (carrier, waits): (&Arc<Carrier>, &ThreadWaits),
         number: u16,
     ) -> Self {
         Self {
@@ -256,13 +158,13 @@ impl ServedProgram {
         self.carry(token, far)
     }
 
-    /// The same with one that nobody watches yet.
+    /// The same with one that no thread watches yet.
     fn carry(&mut self, token: u64, far: Far) -> bool {
         let is_watched = match &far {
             Far::Wire(stream) => self.carrier.context.add(stream, connect::WATCHED, token).is_ok(),
             Far::Near(end, _) => {
                 let flags = epoll::EventFlags::from_bits_retain(connect::WATCHED.bits());
-                epoll::add(&self.carrier.epoll, end, epoll::EventData::new_u64(token | turn::OF_NEAR), flags).is_ok()
+                epoll::add(&self.carrier.epoll, end, epoll::EventData::new_u64(token | token::OF_NEAR), flags).is_ok()
             }
         };
         let Some(socket) = self.sockets.get(token) else { return true };

@@ -10,8 +10,7 @@ use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::send::Sends;
-use super::turn::OF_NEAR;
-use super::twin::OF_TWIN;
+use super::token;
 use crate::datagrams::Datagrams;
 use crate::limits::SOCKETS_MAX;
 use crate::near::{NearEnd, NearListener};
@@ -233,17 +232,6 @@ pub(super) fn inode(file: impl AsFd) -> io::Result<Inode> {
     Ok((found.st_dev, found.st_ino))
 }
 
-/// A token has the generation in its upper half, and below two marks ([`OF_TWIN`], [`OF_NEAR`]) the program's number at its carrier and the place.
-const PLACE_BITS: u32 = 14;
-const PLACE: u64 = (1 << PLACE_BITS) - 1;
-const _: () = assert!(SOCKETS_MAX <= 1 << PLACE_BITS, "each has a place");
-const _: () = assert!((u16::MAX as u64) << PLACE_BITS < OF_NEAR && OF_NEAR < OF_TWIN && OF_TWIN < 1 << 32);
-
-/// The program that a token is of, by its number at its carrier.
-pub(super) const fn number_in(token: u64) -> u16 {
-    (token >> PLACE_BITS) as u16
-}
-
 /// The sockets by token: place and generation, so that an event of one that is gone reaches no other.
 #[derive(Default)]
 pub(super) struct Sockets {
@@ -280,13 +268,13 @@ impl Sockets {
         });
         let place = &mut self.places[at as usize];
         place.1 = Some(socket);
-        let token = u64::from(place.0) << 32 | u64::from(self.number) << PLACE_BITS | u64::from(at);
+        let token = token::of(place.0, self.number, at);
         self.by_inode.insert(inode, token);
         token
     }
 
     pub(super) fn get(&mut self, token: u64) -> Option<&mut ProgramSocket> {
-        let place = self.places.get_mut((token & PLACE) as usize)?;
+        let place = self.places.get_mut(token::place(token))?;
         if u64::from(place.0) == token >> 32 { place.1.as_mut() } else { None }
     }
 
@@ -295,15 +283,14 @@ impl Sockets {
     }
 
     pub(super) fn remove(&mut self, token: u64) -> Option<ProgramSocket> {
-        let at = (token & PLACE) as u32;
-        let place = self.places.get_mut(at as usize)?;
+        let at = token::place(token);
+        let place = self.places.get_mut(at)?;
         if u64::from(place.0) != token >> 32 {
             return None;
         }
         let socket = place.1.take()?;
-        // A generation short of the tokens of `turn` and `carrier`, which are no socket's.
-        place.0 = (place.0 + 1) % (u32::MAX >> 1);
-        self.free.push(at);
+        place.0 = (place.0 + 1) % token::GENERATIONS;
+        self.free.push(at as u32);
         self.by_inode.remove(&socket.inode);
         Some(socket)
     }
@@ -331,7 +318,7 @@ impl Sockets {
 
     fn tokens(&self, is_one: impl Fn(&ProgramSocket) -> bool) -> Vec<u64> {
         let all = self.by_inode.values().copied();
-        let socket = |token: &u64| self.places[(*token & PLACE) as usize].1.as_ref();
+        let socket = |token: &u64| self.places[token::place(*token)].1.as_ref();
         all.filter(|token| socket(token).is_some_and(&is_one)).collect()
     }
 }
@@ -380,13 +367,9 @@ mod tests {
         let first = sockets.insert(socket());
         let inode = sockets.get(first).expect("there").inode;
         assert_eq!(sockets.of_inode(inode), Some(first));
-        assert_eq!(
-            (number_in(first), number_in(first | OF_TWIN), number_in(first | OF_NEAR)),
-            (u16::MAX, u16::MAX, u16::MAX)
-        );
         assert!(sockets.remove(first).is_some() && sockets.remove(first).is_none());
         let second = sockets.insert(socket());
-        assert_eq!(second & PLACE, first & PLACE, "the place is used again");
+        assert_eq!(token::place(second), token::place(first), "the place is used again");
         assert!(sockets.get(first).is_none() && sockets.get(second).is_some());
         assert_eq!(sockets.of_inode(inode), None);
     }

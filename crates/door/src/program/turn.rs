@@ -1,39 +1,28 @@
-//! Turns of a program's own thread: events of its calls, and of the sockets that are not carried; and what both threads do at an event.
+//! What the threads of a program do at events of its calls, its pairs and its connections.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use napier_linux::process::HeldSocketCall;
-use napier_runtime::event::{Event, Interest, Timeout, WaitError};
+use napier_runtime::event::Interest;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::carrier::{CarriedProgram, Found};
+use super::carrier::SocketNews;
 use super::socket::{Behind, inode};
-use super::twin::OF_TWIN;
-use super::{DatagramCalls, ServedProgram, Waits};
+use super::token::{OF_NEAR, OF_TWIN, without_marks};
+use super::{DatagramCalls, ServedProgram};
 use crate::limits;
 use crate::near::locked;
 use crate::relay::{CHUNK_BYTES, Flow, Relay};
 use crate::view::ShownProgram;
-
-/// Tokens that are no socket's: their generation is beyond all.
-pub(super) const CALLS: u64 = u64::MAX;
-pub(super) const CONTEXT: u64 = u64::MAX - 1;
-pub(super) const STOP: u64 = u64::MAX - 2;
-pub(super) const BELL: u64 = u64::MAX - 3;
-pub(super) const LEFT: u64 = u64::MAX - 4;
-/// Beside a socket's token, as `OF_TWIN`: an event is of what it has of a connection to another program on the engine.
-pub(super) const OF_NEAR: u64 = 1 << 30;
 
 /// How long a peer may take nothing of what a program wrote before its end, then the connection is reset. Source: `ip-sysctl`,
 /// `tcp_orphan_retries`: eight retries, of about 100 s at the shortest.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(100);
 /// How often it is looked for such peers.
 const ORPHAN_LOOK: Duration = Duration::from_secs(1);
-/// Events that are taken at one time.
-const EVENTS_MAX: usize = 64;
 /// Calls that are answered before the rest has its turn.
 const CALLS_MAX: usize = 16;
 
@@ -44,53 +33,9 @@ pub(super) fn note_left(shown: &ShownProgram, relay: &mut Relay) -> bool {
     why.is_some()
 }
 
-/// Until no process of the program is left and what it wrote is sent, or the door closes.
-pub(super) fn run(carried: &CarriedProgram, waits: &Waits) -> io::Result<()> {
-    let mut events = [Event::default(); EVENTS_MAX];
-    let mut ready = Vec::with_capacity(EVENTS_MAX);
-    let mut has_more = false;
-    loop {
-        let timeout = if has_more { Timeout::Now } else { Timeout::Outside };
-        let found = match waits.context.wait(&mut events, timeout) {
-            Ok(found) => found,
-            Err(WaitError::Stopped) => return Err(io::ErrorKind::BrokenPipe.into()),
-            Err(WaitError::NoRoom) => unreachable!("there is room"),
-        };
-        let until = {
-            let mut program = carried.lock()?;
-            events[..found].iter().for_each(|event| program.net_event(event.data, event.events));
-            program.until(found > 0 || has_more)
-        };
-        ready.clear();
-        match epoll::wait(&waits.epoll, rustix::buffer::spare_capacity(&mut ready), until.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut program = carried.lock()?;
-        for event in ready.iter().filter(|event| event.data.u64() != CONTEXT) {
-            match event.data.u64() {
-                STOP => return Ok(()),
-                BELL => {
-                    for token in program.bell.heard() {
-                        program.take_connections(token);
-                        DatagramCalls(&mut program).pump(token);
-                    }
-                }
-                LEFT => carried.take_left().into_iter().for_each(|(token, found)| program.found(token, found)),
-                CALLS => program.calls_event()?,
-                token => program.pair_event(token, event.flags),
-            }
-        }
-        has_more = program.go_on();
-        if program.is_over && program.sockets.is_empty() {
-            return Ok(());
-        }
-    }
-}
-
 impl ServedProgram {
     /// Calls wait, or no process of the program is left.
-    fn calls_event(&mut self) -> io::Result<()> {
+    pub(super) fn calls_event(&mut self) -> io::Result<()> {
         if self.take_calls()? {
             return Ok(());
         }
@@ -106,13 +51,13 @@ impl ServedProgram {
     }
 
     /// Goes on with what has more to do, and ends what has waited too long; whether there is more to do.
-    fn go_on(&mut self) -> bool {
+    pub(super) fn go_on(&mut self) -> bool {
         let mut news = Vec::new();
         locked(&self.rings).take_news(&mut news);
-        news.into_iter().for_each(|token| self.found(token, Found::default()));
+        news.into_iter().for_each(|token| self.found(token, SocketNews::default()));
         for _ in 0..self.again.len() {
             let token = self.again.pop_front().expect("it was counted");
-            self.found(token, Found::default());
+            self.found(token, SocketNews::default());
         }
         self.end_waits();
         if self.is_over {
@@ -162,7 +107,7 @@ impl ServedProgram {
     }
 
     /// How long the next wait may be.
-    fn until(&self, has_more: bool) -> Option<Timespec> {
+    pub(super) fn until(&self, has_more: bool) -> Option<Timespec> {
         let look = self.is_over.then_some(ORPHAN_LOOK);
         let timed = self.timed.next().map(|next| next.saturating_duration_since(Instant::now()));
         let span = if has_more { Some(Duration::ZERO) } else { look.into_iter().chain(timed).min() };
@@ -180,6 +125,53 @@ impl ServedProgram {
             }
         }
         Ok(true)
+    }
+
+    /// Notes what was found of a socket, for the next turn.
+    pub(super) fn put_off(&mut self, token: u64, found: SocketNews) {
+        let of = without_marks(token);
+        let Some(socket) = self.sockets.get(of) else { return };
+        match &mut socket.behind {
+            Behind::Connection(relay) if token & OF_NEAR != 0 => {
+                relay.net_says(Interest::from_bits(found.of_pair.map_or(0, |events| events.bits())));
+            }
+            Behind::Connection(relay) => {
+                relay.net_says(found.of_net);
+                relay.pair_says(found.of_pair.unwrap_or(EventFlags::empty()));
+            }
+            Behind::Datagrams(datagrams) if token & OF_TWIN == 0 => {
+                datagrams.pair_says(found.of_pair.unwrap_or(EventFlags::empty()));
+            }
+            Behind::Datagrams(_)
+            | Behind::Nothing
+            | Behind::Place { .. }
+            | Behind::Listener(_)
+            | Behind::Handshake { .. } => {}
+        }
+        if !self.again.contains(&of) {
+            self.again.push_back(of);
+        }
+    }
+
+    /// Whether going on with a socket may wait for the program: its memory is read for calls that wait for room.
+    pub(super) fn may_wait(&mut self, token: u64) -> bool {
+        let token = without_marks(token);
+        self.sockets.get(token).is_some_and(|socket| !socket.is_carried() || !socket.sends.0.is_empty())
+    }
+
+    /// Goes on with a socket.
+    pub(super) fn found(&mut self, token: u64, found: SocketNews) {
+        if !found.of_net.is_empty() {
+            self.net_event(token, found.of_net);
+        }
+        if let Some(events) = found.of_pair {
+            self.pair_event(token, events);
+        }
+        if found.of_net.is_empty() && found.of_pair.is_none() {
+            self.pump(token);
+            DatagramCalls(self).pump(token);
+            self.show_left(token);
+        }
     }
 
     /// The connection or the listener of a socket has something.

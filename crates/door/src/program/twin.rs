@@ -10,11 +10,10 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, bind, listen};
 
 use super::socket::{Backlogged, Listening, ProgramSocket};
+use super::token::OF_TWIN;
 use crate::relay::Far;
 use crate::rules::datagrams::is_of_errors;
 
-/// Beside a socket's token: an event is of its twin. No token has this bit: places are fewer.
-pub(super) const OF_TWIN: u64 = 1 << 31;
 /// How often another port is chosen, if the kernel has given the one that the engine chose.
 pub(super) const PORTS_MAX: usize = 16;
 
