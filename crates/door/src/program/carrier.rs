@@ -184,7 +184,7 @@ impl CarriedProgram {
         })
     }
 
-    /// Goes on with what has more to do, each once at most; whether the program has more to do then. If its own thread has it, that goes on with it.
+    /// Goes on with what has more to do, each once at most; whether the program has more to do then. If its own thread has it, that one goes on.
     fn go_on(&self, turn: u64) -> bool {
         let goes_on = |program: &mut ServedProgram| {
             for _ in 0..program.again.len() {
@@ -200,7 +200,10 @@ impl CarriedProgram {
             }
             Some(!program.again.is_empty())
         };
-        self.try_to(goes_on).unwrap_or(false)
+        self.try_to(goes_on).unwrap_or_else(|| {
+            ring(&self.bell);
+            false
+        })
     }
 
     /// Does something with the program, unless its own thread has it.
