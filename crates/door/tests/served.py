@@ -114,7 +114,10 @@ def serve_with_timeouts(port):
 def leaves_itself(port):
     """Its end of the listener lies in the listener's own queue."""
     s = listener(port)
-    socket.send_fds(s, [b'x'], [s.fileno()])
+    try:
+        socket.send_fds(s, [b'x'], [s.fileno()])
+    except PermissionError:
+        pass  # where the kernel lets the engine refuse files (Linux 6.16)
     print('ready')
 
 

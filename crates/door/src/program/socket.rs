@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use napier_linux::process::HeldSocketCall;
+use napier_linux::process::{HeldSocketCall, Notifier};
 use napier_runtime::socket::{NetNs, ReusePort, TcpListener, TcpStream, UdpSocket};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -216,10 +216,16 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd, Inode)> {
     pair_of(SocketType::STREAM)
 }
 
+/// Whether files come along with bytes (Linux 6.16): what is not asked for is closed by who receives, and the last end of a file may take long
+/// (`SO_LINGER`). Source: `include/uapi/asm-generic/socket.h`.
+const SO_PASSRIGHTS: i32 = 83;
+
 /// The same of another type.
 pub(super) fn pair_of(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd, Inode)> {
     let (theirs, own) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     let inode = inode(&theirs)?;
+    // Older kernels do not know it.
+    let _ = Notifier::set_option(&own, libc::SOL_SOCKET, SO_PASSRIGHTS, &0_i32.to_ne_bytes());
     Ok((theirs, own, inode))
 }
 
