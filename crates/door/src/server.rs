@@ -119,9 +119,7 @@ impl Door {
         let stop = Arc::new(stop);
         let (near, near_datagrams) = Default::default();
         let kernel = OptionRights::of_this_kernel();
-        let started: io::Result<Vec<_>> =
-            (0..carriers_for(&engine)).map(|_| Carrier::start(&engine, mode, &stop)).collect();
-        let (carriers, mut threads): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
+        let (carriers, threads) = Carrier::start_all(&engine, mode, &stop)?.into_iter().unzip();
         let offer =
             Arc::new(Offer { engine, netns, reach, mode, carriers, for_all_users, kernel, near, near_datagrams });
         let inside = Arc::new(Within {
@@ -130,17 +128,12 @@ impl Door {
             next: AtomicUsize::new(0),
             clients: Mutex::default(),
         });
-        let (here, ends) = (inside.clone(), stop.clone());
+        let mut door = Self { stop, inside, threads };
+        let (here, ends) = (door.inside.clone(), door.stop.clone());
         let thread = std::thread::Builder::new().name("napier-door".to_owned());
-        threads.push(thread.spawn(move || here.take_clients(&listener, &ends))?);
-        Ok(Self { stop, inside, threads })
+        door.threads.push(thread.spawn(move || here.take_clients(&listener, &ends))?);
+        Ok(door)
     }
-}
-
-/// As many threads carry bytes as the engine has receive queues, within the processors: more find no packets of their own.
-fn carriers_for(engine: &Engine) -> usize {
-    let instances = engine.napi_dump(None).map_or(1, |all| all.len());
-    instances.clamp(1, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 impl Drop for Door {

@@ -109,6 +109,12 @@ impl ServedProgram {
             self.about_failed(held, inode);
             return None;
         };
+        if let Some(error) = self.failed.remove(&token) {
+            drop(copy);
+            self.fail(token, error);
+            self.about_failed(held, inode);
+            return None;
+        }
         let socket = self.sockets.get(token).expect("it is in the table");
         socket.seen = (held.tid(), held.int(0));
         if let Some((before, result)) = socket.unheard.take()

@@ -15,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
@@ -43,6 +44,9 @@ pub(crate) struct Carrier {
     table: Mutex<CarrierTable>,
 }
 
+/// One, and its thread.
+type StartedCarrier = (Arc<Carrier>, JoinHandle<()>);
+
 #[derive(Default)]
 struct CarrierTable {
     programs: HashMap<u16, Arc<CarriedProgram>>,
@@ -61,6 +65,8 @@ pub(super) struct SocketNews {
 /// A program as its carrier and its own thread have it.
 pub(super) struct CarriedProgram {
     program: Mutex<ServedProgram>,
+    /// Its own thread waits for the lock: the carrier, which is awake and would always be first, leaves it that.
+    is_wanted: AtomicBool,
     number: u16,
     /// What its own thread is to do, by token; no more than the program has sockets.
     left: Mutex<HashMap<u64, SocketNews>>,
@@ -69,12 +75,22 @@ pub(super) struct CarriedProgram {
 }
 
 impl Carrier {
-    /// Starts the thread, which ends when `stop` can be read.
-    pub(crate) fn start(
+    /// Starts as many as the engine has receive queues, within the processors: more would find no packets of their own. They end when `stop` can
+    /// be read.
+    pub(crate) fn start_all(
         engine: &Engine,
         mode: Option<Mode>,
         stop: &Arc<OwnedFd>,
-    ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    ) -> io::Result<Vec<StartedCarrier>> {
+        let queues = engine.napi_dump(None).map_or(1, |all| all.len());
+        let count = queues.clamp(1, std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+        let started: io::Result<Vec<_>> = (0..count).map(|_| Self::start(engine, mode, stop)).collect();
+        // Those that were started end.
+        started.inspect_err(|_| ring(stop))
+    }
+
+    /// Starts one.
+    fn start(engine: &Engine, mode: Option<Mode>, stop: &Arc<OwnedFd>) -> io::Result<StartedCarrier> {
         let context = EventContext::with_members_max(engine, (PROGRAMS_MAX * SOCKETS_MAX) as u32);
         if let Some(mode) = mode {
             context.set_mode(mode).map_err(io::Error::other)?;
@@ -114,7 +130,8 @@ impl Carrier {
         // It comes again after all others: events of one that has ended reach no other.
         table.next = number.wrapping_add(1);
         let program = Mutex::new(make(number));
-        let carried = Arc::new(CarriedProgram { program, number, left: Mutex::default(), bell: bell.clone() });
+        let (left, bell, is_wanted) = (Mutex::default(), bell.clone(), AtomicBool::new(false));
+        let carried = Arc::new(CarriedProgram { program, is_wanted, number, left, bell });
         table.programs.insert(number, carried.clone());
         carried
     }
@@ -146,7 +163,11 @@ impl CarriedProgram {
     /// # Errors
     /// One of the two has panicked there.
     pub(super) fn lock(&self) -> io::Result<MutexGuard<'_, ServedProgram>> {
-        self.program.lock().map_err(|_| io::Error::other("serving it has failed"))
+        // Relaxed: the carrier sees it soon; the lock orders the rest.
+        self.is_wanted.store(true, Ordering::Relaxed);
+        let locked = self.program.lock();
+        self.is_wanted.store(false, Ordering::Relaxed);
+        locked.map_err(|_| io::Error::other("serving it has failed"))
     }
 
     pub(super) fn take_left(&self) -> HashMap<u64, SocketNews> {
@@ -206,8 +227,11 @@ impl CarriedProgram {
         })
     }
 
-    /// Does something with the program, unless its own thread has it.
+    /// Does something with the program, unless its own thread has it, or waits for it.
     fn try_to(&self, does: impl FnOnce(&mut ServedProgram) -> Option<bool>) -> Option<bool> {
+        if self.is_wanted.load(Ordering::Relaxed) {
+            return None;
+        }
         let done = catch_unwind(AssertUnwindSafe(|| match self.program.try_lock() {
             Ok(mut program) => does(&mut program),
             Err(TryLockError::WouldBlock) => None,

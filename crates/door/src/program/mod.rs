@@ -17,7 +17,7 @@ mod token;
 mod turn;
 mod twin;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -78,6 +78,8 @@ struct ServedProgram {
     errors: LastErrors,
     /// Connections with more to do.
     again: VecDeque<u64>,
+    /// Those that have failed, and how, which its own thread is to tell.
+    failed: HashMap<u64, i32>,
     scratch: Box<[u8; CHUNK_BYTES]>,
     /// A datagram and its head; empty until there is a socket for some.
     record: Vec<u8>,
@@ -121,6 +123,7 @@ impl ServedProgram {
             sockets: Sockets::of_program(number),
             errors: LastErrors::default(),
             again: VecDeque::new(),
+            failed: HashMap::new(),
             scratch: Box::new([0; CHUNK_BYTES]),
             record: Vec::new(),
             left_bytes: 0,

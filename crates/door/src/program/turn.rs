@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::carrier::SocketNews;
+use super::carrier::{self, SocketNews};
 use super::socket::{Behind, inode};
 use super::token::{OF_NEAR, OF_TWIN, without_marks};
 use super::{DatagramCalls, ServedProgram};
@@ -58,6 +58,9 @@ impl ServedProgram {
         for _ in 0..self.again.len() {
             let token = self.again.pop_front().expect("it was counted");
             self.found(token, SocketNews::default());
+        }
+        for (token, error) in std::mem::take(&mut self.failed) {
+            self.fail(token, error);
         }
         self.end_waits();
         if self.is_over {
@@ -220,6 +223,9 @@ impl ServedProgram {
     pub(super) fn pump(&mut self, token: u64) {
         let Some(socket) = self.sockets.get(token) else { return };
         let Behind::Connection(relay) = &mut socket.behind else { return };
+        if self.failed.contains_key(&token) {
+            return;
+        }
         let flow = relay.pump(rustix::fd::AsFd::as_fd(&socket.own), &mut self.scratch, &mut self.room);
         self.shown.came(self.room.take_counted());
         self.share.spend(self.room.take_chunks());
@@ -234,13 +240,18 @@ impl ServedProgram {
                 }
             }
             Flow::Closed => return self.remove(token),
-            Flow::Failed(error) => return self.fail(token, error),
+            Flow::Failed(error) => {
+                self.failed.insert(token, error);
+                return carrier::ring(&self.to_thread);
+            }
         }
         self.send_again(token);
     }
 
     /// A connection has ended with an error, which the program is to see: a pair whose other end is closed with bytes unread gives ECONNRESET
     /// (`net/unix/af_unix.c` `unix_release_sock`), and its own question gives the error itself.
+    /// It may wait for the program, so its own thread does it: the number may be a file's by now that does not answer, and an `execve` that does not
+    /// get on keeps all from having copies (`kernel/pid.c __pidfd_fget`).
     pub(super) fn fail(&mut self, token: u64, error: i32) {
         let Some(socket) = self.sockets.get(token) else { return };
         let (seen, of) = (socket.seen, socket.inode);

@@ -1,6 +1,11 @@
 """A program that sends a file along with bytes, whose last end takes an hour: a connection that lingers, for its peer does not read."""
 import fcntl, socket, struct, sys, termios, threading, time
 
+try:
+    # SO_PASSRIGHTS: without it the engine cannot refuse files.
+    socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 83, 0)
+except OSError:
+    sys.exit(print('skipped: no SO_PASSRIGHTS before Linux 6.16'))
 quiet = socket.create_server(('127.0.0.1', 0))
 file = socket.create_connection(quiet.getsockname())
 kept, _ = quiet.accept()

@@ -35,6 +35,8 @@ impl CarrierTurns<'_> {
         let (mut has_happened, mut had_news) = (false, false);
         loop {
             self.number += 1;
+            // Before what is new, which may take all of a program's share.
+            self.go_on();
             let looks = self.looks_again(has_happened, had_news) || !self.more.is_empty();
             let found =
                 match self.carrier.context.wait(&mut events, if looks { Timeout::Now } else { Timeout::Outside }) {
@@ -66,7 +68,6 @@ impl CarrierTurns<'_> {
             // Its room is used again.
             ready = batch;
             had_news = self.take_news();
-            self.go_on();
         }
     }
 
